@@ -1,0 +1,1 @@
+"""Pure rules: no clock, no I/O, no logging, no settings. The daemon and the simulator call the same functions."""

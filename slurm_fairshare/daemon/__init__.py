@@ -1,0 +1,1 @@
+"""The tick and the rebalance pass, their ports and the loop that repeats them."""

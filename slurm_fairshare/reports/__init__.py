@@ -1,0 +1,1 @@
+"""Pure reports: rows in, a table, parsable lines, JSON or CSV out."""

@@ -1,0 +1,1 @@
+"""The simulator: traces and scenarios run through the very rules of core."""
