@@ -1,0 +1,267 @@
+"""The settings of a site: one TOML file, the environment above it, everything checked before anything runs.
+
+Looked for in the order: `--config FILE`, $SLURM_FAIRSHARE_CONFIG, ./slurm-fairshare.toml,
+/etc/slurm-fairshare/slurm-fairshare.toml. Any setting can be given as SLURM_FAIRSHARE_<SECTION>__<NAME>.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import tomllib
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from slurm_fairshare.core.contract import DebugLane, Ladder, read_duration
+from slurm_fairshare.core.rebalance import Rules
+from slurm_fairshare.core.resources import ChargeRule
+from slurm_fairshare.core.window import Weight
+from slurm_fairshare.errors import ConfigError
+
+PLACES = (Path("slurm-fairshare.toml"), Path("/etc/slurm-fairshare/slurm-fairshare.toml"))
+
+
+def _length(value: object) -> object:
+    """A length of time as people write it ("7d", "90s", "1h30m"); a bare number would leave its unit open."""
+    if isinstance(value, timedelta):
+        return value
+    if not isinstance(value, str) or value.strip().isdecimal():
+        raise ValueError(f'{value!r} is no length of time: write it with its unit, such as "7d", "15m" or "90s"')
+    seconds = read_duration(value.strip())
+    if seconds is None:
+        raise ValueError(f'{value!r} is no length of time: write "7d", "15m" or "90s"')
+    return timedelta(seconds=seconds)
+
+
+def _positive(value: timedelta) -> timedelta:
+    if value <= timedelta(0):
+        raise ValueError("must be longer than nothing")
+    return value
+
+
+Length = Annotated[timedelta, BeforeValidator(_length)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class FairshareSection(_Section):
+    """How usage is weighed."""
+
+    lookback: Length = Field(timedelta(days=7), description="Length of the lookback window.")
+    half_life: Length | None = Field(
+        None, description="Halve what counts with this age inside the lookback; leave out for the box window."
+    )
+    gpu_weights: dict[str, float] = Field(
+        default_factory=dict, description="What a GPU of a type is charged, 1 where not named: { a100 = 0.5 }."
+    )
+    dominant: bool = Field(
+        False, description="Charge the largest of a run's fractions of the cluster's GPUs, CPUs and memory."
+    )
+
+    @field_validator("lookback")
+    @classmethod
+    def _long_enough(cls, value: timedelta) -> timedelta:
+        return _positive(value)
+
+    @field_validator("half_life")
+    @classmethod
+    def _halves(cls, value: timedelta | None) -> timedelta | None:
+        return None if value is None else _positive(value)
+
+    @field_validator("gpu_weights")
+    @classmethod
+    def _not_negative(cls, value: dict[str, float]) -> dict[str, float]:
+        for kind, weight in value.items():
+            if not 0 <= weight < float("inf"):
+                raise ValueError(f"the weight of {kind} must be a number of zero or more")
+        return value
+
+
+class ContractSection(_Section):
+    """The ladder and what jobs may declare."""
+
+    qos_prefix: str = Field("fs-", min_length=2, description="QOS whose names start so are ours, all others are not.")
+    rungs: tuple[Length, ...] = Field(
+        tuple(timedelta(seconds=s) for s in (900, 3600, 7200, 14_400, 28_800)),
+        description="Minimum runtimes of the ladder, ascending; the longest is the cap.",
+    )
+    default_min_runtime: Length = Field(
+        timedelta(0), description="What a job that declares nothing gets; 0 is unallocated."
+    )
+    partitions: tuple[str, ...] = Field((), description="Partitions under contract; empty means all.")
+    exempt_accounts: tuple[str, ...] = Field((), description="Accounts whose jobs the plugin leaves alone.")
+    other_qos: tuple[str, ...] = Field((), description="QOS outside the ladder that users may name.")
+
+
+class DebugSection(_Section):
+    """The debug lane: short, small jobs sort first."""
+
+    enabled: bool = Field(True, description="Whether there is a debug lane.")
+    max_gpus: int = Field(8, ge=1, description="GPUs a debug job may ask for.")
+    max_gpus_per_team: int = Field(40, ge=1, description="GPUs an account's debug jobs may hold at once.")
+
+
+class RebalanceSection(_Section):
+    """Who yields after the minimum runtime."""
+
+    enabled: bool = Field(True, description="Whether the daemon stops runs at all.")
+    interval: Length = Field(timedelta(seconds=5), description="Time between two passes of the daemon.")
+    hysteresis: float = Field(0.10, ge=0, description="How far the ratio must be apart before anybody yields.")
+    preemptors: int = Field(2, ge=0, description="Blocked jobs at the head of the queue that are served in a pass.")
+    lane_preemptors: int = Field(8, ge=0, description="Debug jobs served in a pass, apart from these.")
+    max_per_pass: int = Field(32, ge=1, description="Runs stopped in one pass at the most.")
+    max_per_hour: int = Field(600, ge=1, description="Runs stopped in an hour at the most.")
+    max_per_team_hour: int = Field(120, ge=1, description="Runs of one team stopped in an hour at the most.")
+    settle: Length = Field(timedelta(seconds=60), description="Time a preemptor has to start in the room made for it.")
+    cooldown: Length = Field(timedelta(minutes=10), description="Time for which a pair that failed is not tried again.")
+    attempts: int = Field(3, ge=1, description="Sets of runs stopped for one job within the cool-down at the most.")
+    max_age: Length = Field(timedelta(minutes=5), description="Age of the data beyond which nobody is stopped on it.")
+    checkpoint_interval: Length = Field(
+        timedelta(minutes=30), description="How often a resumable run is taken to save, where nothing is known."
+    )
+    notice: Length = Field(timedelta(seconds=30), description="Time between a run's notice signal and its requeue.")
+
+
+class SlurmSection(_Section):
+    """How Slurm is reached."""
+
+    command_prefix: tuple[str, ...] = Field(
+        (), description='Words put before every Slurm command: ["ssh", "login1"] or ["docker", "exec", "slurmctld"].'
+    )
+    timeout: Length = Field(timedelta(seconds=60), description="Time a Slurm command may take.")
+    trusted_users: tuple[str, ...] = Field(
+        ("fairshare",), description="Users whose changes of jobs the plugin lets pass: the daemon's own."
+    )
+
+    @field_validator("command_prefix", mode="before")
+    @classmethod
+    def _words(cls, value: object) -> object:
+        return tuple(shlex.split(value)) if isinstance(value, str) else value
+
+
+class DaemonSection(_Section):
+    """The daemon."""
+
+    push: bool = Field(
+        True, description="Whether Slurm is changed; off computes and shows everything, changes nothing."
+    )
+    interval: Length = Field(timedelta(seconds=60), description="Time between two ticks.")
+    poll_overlap: Length = Field(
+        timedelta(minutes=10), description="How far back behind the last poll accounting is read again."
+    )
+    first_poll: Length = Field(
+        timedelta(days=8), description="How far back accounting is read when the ledger is empty."
+    )
+
+
+class Config(BaseSettings):
+    """All settings. Unknown names are errors, so that a misspelt one cannot pass unseen."""
+
+    model_config = SettingsConfigDict(
+        extra="forbid", frozen=True, env_prefix="SLURM_FAIRSHARE_", env_nested_delimiter="__"
+    )
+
+    cluster: str = Field("cluster", min_length=1, description="Slurm's ClusterName.")
+    database_url: str = Field(
+        "postgresql:///fairshare", description="Postgres: postgresql://user:password@host:port/database."
+    )
+    time_zone: str = Field("UTC", description="Zone in which reports cut days and months.")
+    log_format: Literal["console", "json"] = Field("console", description="How the daemon writes its log.")
+    fairshare: FairshareSection = Field(default_factory=lambda: FairshareSection())
+    contract: ContractSection = Field(default_factory=lambda: ContractSection())
+    debug_lane: DebugSection = Field(default_factory=lambda: DebugSection())
+    rebalance: RebalanceSection = Field(default_factory=lambda: RebalanceSection())
+    slurm: SlurmSection = Field(default_factory=lambda: SlurmSection())
+    daemon: DaemonSection = Field(default_factory=lambda: DaemonSection())
+
+    @field_validator("time_zone")
+    @classmethod
+    def _known_zone(cls, value: str) -> str:
+        try:
+            ZoneInfo(value)
+        except (ZoneInfoNotFoundError, ValueError) as error:
+            raise ValueError(f"{value!r} is no time zone; write one such as Europe/Berlin") from error
+        return value
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """The environment wins over the file, whose values arrive as `init`."""
+        return env_settings, init_settings
+
+    @property
+    def ladder(self) -> Ladder:
+        return Ladder.of([int(rung.total_seconds()) for rung in self.contract.rungs], self.contract.qos_prefix)
+
+    @property
+    def lane(self) -> DebugLane | None:
+        section = self.debug_lane
+        if not section.enabled:
+            return None
+        return DebugLane(max_gpus=section.max_gpus, max_gpus_per_team=section.max_gpus_per_team)
+
+    @property
+    def weight(self) -> Weight:
+        return Weight(self.fairshare.half_life)
+
+    @property
+    def charge_rule(self) -> ChargeRule:
+        return ChargeRule(self.fairshare.gpu_weights, self.fairshare.dominant)
+
+    @property
+    def rules(self) -> Rules:
+        names = Rules.__dataclass_fields__.keys() & RebalanceSection.model_fields.keys()
+        return Rules(**{name: getattr(self.rebalance, name) for name in names})
+
+    @property
+    def zone(self) -> ZoneInfo:
+        return ZoneInfo(self.time_zone)
+
+
+def load(path: Path | None = None) -> Config:
+    """The settings from the file (if there is one) and the environment; ConfigError names every fault."""
+    place = _find(path)
+    values = _read(place) if place else {}
+    try:
+        return Config(**values)
+    except ValidationError as error:
+        where = str(place) if place else "the environment"
+        lines = [f"  - {'.'.join(map(str, item['loc'])) or 'settings'}: {_plain(item)}" for item in error.errors()]
+        raise ConfigError(f"{where} has settings that cannot be used:\n" + "\n".join(lines)) from error
+
+
+def _plain(item: Any) -> str:
+    if item["type"] == "extra_forbidden":
+        return "there is no such setting; see docs/reference/settings.md"
+    return str(item["msg"]).removeprefix("Value error, ")
+
+
+def _find(path: Path | None) -> Path | None:
+    named = path or (Path(given) if (given := os.environ.get("SLURM_FAIRSHARE_CONFIG")) else None)
+    if named is not None:
+        if not named.is_file():
+            raise ConfigError(f"there is no settings file {named}")
+        return named
+    return next((place for place in PLACES if place.is_file()), None)
+
+
+def _read(place: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(place.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{place} is not valid TOML: {error}") from error
+    except OSError as error:
+        raise ConfigError(f"{place} cannot be read: {error.strerror}") from error

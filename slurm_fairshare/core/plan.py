@@ -1,0 +1,315 @@
+"""What Slurm should hold, what it holds, and the changes between the two.
+
+Desired are: the ladder's QOS with their protection, access to them for the accounts of the tree, and each
+leaf's *label*: the Priority of its association, larger for a better rank. Labels are multiples of a band, so
+that everything that sorts within a leaf stays inside its band. Only names under our prefix and the accounts
+in the tree are ours; everything else is left alone.
+
+Changes come in an order that is safe at every step: a plan applied half protects too much, never too little.
+"""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from slurm_fairshare.core.contract import DebugLane, Ladder
+from slurm_fairshare.core.fairshare import Ranking
+from slurm_fairshare.core.tree import account_key
+from slurm_fairshare.errors import BudgetError
+
+BAND = 100_000
+"""Width of a leaf's band: in-team priority (up to 40,000) + user standing (39,999) + age (19,999) < BAND."""
+
+TOP_LABEL = 19_999
+"""Largest label in bands: with a debug lane of as much above it, a job's priority stays within 32 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Qos:
+    """One QOS as Slurm holds it or should. Times in seconds; limits in Slurm's own words, "" for none."""
+
+    name: str
+    priority: int = 0
+    grace: int = 0
+    exempt: int = 0
+    preempts: frozenset[str] = frozenset()
+    flags: frozenset[str] = frozenset()
+    max_tres_per_job: str = ""
+    max_tres_per_account: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Association:
+    """An account's association, or with a user that user's own, as slurmctld holds it (inherited values shown)."""
+
+    account: str
+    user: str = ""
+    priority: int | None = None
+    qos: frozenset[str] = frozenset()
+    default_qos: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What Slurm holds now. Account names as Slurm prints them: lower case."""
+
+    qos: Mapping[str, Qos] = field(default_factory=dict)
+    associations: tuple[Association, ...] = ()
+
+    def account(self, name: str) -> Association | None:
+        key = account_key(name)
+        return next((a for a in self.associations if not a.user and account_key(a.account) == key), None)
+
+
+@dataclass(frozen=True, slots=True)
+class AddQos:
+    """Create the QOS empty, so that it can be named; `SetQos` gives it its values before anyone may use it."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetQos:
+    """Give a QOS these values. `before` is None right after `AddQos`."""
+
+    qos: Qos
+    before: Qos | None
+
+
+@dataclass(frozen=True, slots=True)
+class Allow:
+    """Let accounts use QOS, in addition to what they may use already, and start unasked jobs in `default`."""
+
+    accounts: tuple[str, ...]
+    qos: tuple[str, ...]
+    default: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetPriority:
+    """Give all these accounts the label."""
+
+    accounts: tuple[str, ...]
+    priority: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClearUserPriority:
+    """Take a user's own Priority off, so that the account's label holds for this user too."""
+
+    account: str
+    user: str
+
+
+@dataclass(frozen=True, slots=True)
+class Disallow:
+    """Take QOS and label away from accounts."""
+
+    accounts: tuple[str, ...]
+    qos: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveQos:
+    name: str
+
+
+Change = AddQos | SetQos | Allow | SetPriority | ClearUserPriority | Disallow | RemoveQos
+
+
+def describe(change: Change) -> str:
+    """A change in words, as `plan` and `--dry-run` print it."""
+    match change:
+        case AddQos(name):
+            return f"add QOS {name}"
+        case SetQos(qos, before):
+            return f"set QOS {qos.name}: " + ", ".join(_differences(qos, before))
+        case Allow(accounts, qos, default):
+            return f"allow {', '.join(qos)} (default {default}) for {', '.join(accounts)}"
+        case SetPriority(accounts, priority):
+            return f"set Priority {priority} for {', '.join(accounts)}"
+        case ClearUserPriority(account, user):
+            return f"clear the own Priority of user {user} in account {account}"
+        case Disallow(accounts, qos):
+            return f"take {', '.join(qos)} and the Priority away from {', '.join(accounts)}"
+        case RemoveQos(name):
+            return f"remove QOS {name}"
+
+
+def _differences(qos: Qos, before: Qos | None) -> list[str]:
+    old = before or Qos(qos.name)
+    words = (
+        ("Priority", old.priority, qos.priority),
+        ("GraceTime", f"{old.grace}s", f"{qos.grace}s"),
+        ("PreemptExemptTime", f"{old.exempt}s", f"{qos.exempt}s"),
+        ("Preempt", ",".join(sorted(old.preempts)), ",".join(sorted(qos.preempts))),
+        ("Flags", ",".join(sorted(old.flags)), ",".join(sorted(qos.flags))),
+        ("MaxTRESPerJob", old.max_tres_per_job, qos.max_tres_per_job),
+        ("MaxTRESPerAccount", old.max_tres_per_account, qos.max_tres_per_account),
+    )
+    return [f"{word} {new or 'none'}" for word, was, new in words if was != new or (before is None and new)]
+
+
+def desired_qos(ladder: Ladder, lane: DebugLane | None) -> tuple[Qos, ...]:
+    """The ladder as QOS. Protection twice: GraceTime and PreemptExemptTime both equal the minimum runtime.
+
+    Every rung may preempt `unallocated`, natively and at any time. No rung may preempt another: Slurm
+    refuses cycles, and who yields after the minimum runtime depends on the tree, which Slurm does not know.
+    """
+    below = ladder.unallocated
+    wanted = []
+    for rung in ladder.rungs:
+        in_lane = lane is not None and lane.covers(rung)
+        wanted.append(
+            Qos(
+                name=rung.name,
+                grace=rung.min_runtime,
+                exempt=rung.min_runtime,
+                preempts=frozenset() if rung == below else frozenset({below.name}),
+                priority=lane.priority if lane and in_lane else 0,
+                max_tres_per_job=f"gres/gpu={lane.max_gpus}" if lane and in_lane else "",
+                max_tres_per_account=f"gres/gpu={lane.max_gpus_per_team}" if lane and in_lane else "",
+            )
+        )
+    return tuple(wanted)
+
+
+def labels(order: Sequence[str], current: Mapping[str, int]) -> dict[str, int]:
+    """A label in bands for each name in order of rank (best first), moving as few as possible.
+
+    Labels fall strictly along the order and lie in 1..TOP_LABEL. `current` may hold anything: what is not a
+    label (missing, zero, out of range, held by another) simply moves. A set of names can keep its labels
+    iff between any two of them, and outside the first and last, there is room for the names between; with
+    `slack = label + position` that says: slack never rises along the order. So the largest set that stays is
+    a longest non-increasing subsequence of the slacks, and no solution moves fewer.
+    """
+    count = len(order)
+    if count > TOP_LABEL:
+        raise BudgetError(f"{count} leaves are more than the {TOP_LABEL} labels; join some leaves")
+    fixed = _stay([(position, current.get(name, 0)) for position, name in enumerate(order)], count)
+    found: dict[str, int] = {}
+    edges = [(-1, TOP_LABEL + 1), *fixed, (count, 0)]
+    for (left, high), (right, low) in itertools.pairwise(edges):
+        if right < count:
+            found[order[right]] = low
+        for step in range(1, right - left):
+            found[order[left + step]] = high - (high - low) * step // (right - left)
+    return {name: found[name] for name in order}
+
+
+def _stay(placed: Sequence[tuple[int, int]], count: int) -> list[tuple[int, int]]:
+    """The largest set of (position, label) that can stay: patience sorting, non-increasing in slack."""
+    tails: list[int] = []  # tails[k] = the best last (largest) slack of a sequence of k+1, kept negated
+    ends: list[int] = []
+    before: dict[int, int] = {}
+    chosen: list[tuple[int, int]] = list(placed)
+    for index, (position, label) in enumerate(chosen):
+        if not count - position <= label <= TOP_LABEL - position:
+            continue
+        slack = -(label + position)
+        length = bisect_right(tails, slack)
+        if length == len(tails):
+            tails.append(slack)
+            ends.append(index)
+        else:
+            tails[length] = slack
+            ends[length] = index
+        if length:
+            before[index] = ends[length - 1]
+    kept: list[tuple[int, int]] = []
+    at = ends[-1] if ends else None
+    while at is not None:
+        kept.append(chosen[at])
+        at = before.get(at)
+    return kept[::-1]
+
+
+def plan(ranking: Ranking, ladder: Ladder, lane: DebugLane | None, held: Held) -> tuple[Change, ...]:
+    """The changes that take Slurm from what it holds to what it should hold. Empty when nothing differs.
+
+    Leaves whose account Slurm does not know get no change: `unknown_accounts` names them.
+    """
+    wanted = desired_qos(ladder, lane)
+    known = [leaf for leaf in ranking.leaves if held.account(leaf.account) is not None]
+    return (
+        *_qos_changes(wanted, held),
+        *_access_changes([leaf.account for leaf in known], ladder, held),
+        *_priority_changes([leaf.account for leaf in known], held),
+    )
+
+
+def _qos_changes(wanted: Sequence[Qos], held: Held) -> Iterable[Change]:
+    """First all names, then the values: a QOS can preempt only one that exists."""
+    for qos in wanted:
+        if qos.name not in held.qos:
+            yield AddQos(qos.name)
+    for qos in wanted:
+        before = held.qos.get(qos.name)
+        if before != qos:
+            yield SetQos(qos, before)
+
+
+def _access_changes(accounts: Sequence[str], ladder: Ladder, held: Held) -> Iterable[Change]:
+    names = tuple(rung.name for rung in ladder.rungs)
+    default = ladder.unallocated.name
+    lacking = [
+        account_key(account)
+        for account in accounts
+        if (has := held.account(account)) is not None and (not has.qos.issuperset(names) or has.default_qos != default)
+    ]
+    if lacking:
+        yield Allow(tuple(sorted(lacking)), names, default)
+
+
+def _priority_changes(accounts: Sequence[str], held: Held) -> Iterable[Change]:
+    order = [account_key(account) for account in accounts]
+    holds = {account_key(a.account): a for a in held.associations if not a.user}
+    current = {name: _label(holds[name].priority) for name in order}
+    wanted = labels(order, current)
+    moved: dict[int, list[str]] = {}
+    for name in order:
+        if holds[name].priority != wanted[name] * BAND:
+            moved.setdefault(wanted[name] * BAND, []).append(name)
+    for priority, names in moved.items():
+        yield SetPriority(tuple(names), priority)
+    for own in held.associations:
+        account = account_key(own.account)
+        # A user shows the account's value unless it has its own; only its own can differ from it.
+        if own.user and account in holds and account in current and own.priority != holds[account].priority:
+            yield ClearUserPriority(account, own.user)
+
+
+def _label(priority: int | None) -> int:
+    """The label in bands, 0 if the value is none of ours."""
+    if priority is None or priority % BAND:
+        return 0
+    return priority // BAND
+
+
+def removal(accounts: Sequence[str], held: Held, prefix: str) -> tuple[Change, ...]:
+    """The changes that take everything of ours out of Slurm again: access first, then the QOS themselves."""
+    ours = tuple(sorted(name for name in held.qos if name.startswith(prefix)))
+    touched = tuple(
+        sorted(
+            account_key(account)
+            for account in accounts
+            if (has := held.account(account)) is not None and (has.qos & set(ours) or has.priority is not None)
+        )
+    )
+    taken = (Disallow(touched, ours),) if touched and ours else ()
+    return (*taken, *(RemoveQos(name) for name in ours))
+
+
+def unknown_accounts(ranking: Ranking, held: Held) -> tuple[str, ...]:
+    """Accounts bound to a leaf that Slurm does not know."""
+    return tuple(leaf.account for leaf in ranking.leaves if held.account(leaf.account) is None)
+
+
+def unbudgeted_accounts(ranking: Ranking, held: Held) -> tuple[str, ...]:
+    """Accounts with users that Slurm knows and no leaf is bound to: their jobs are in nobody's budget."""
+    bound = {account_key(leaf.account) for leaf in ranking.leaves}
+    found = {account_key(a.account) for a in held.associations if a.user}
+    return tuple(sorted(found - bound))

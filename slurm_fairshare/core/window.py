@@ -1,0 +1,134 @@
+"""The lookback window and what is summed over it.
+
+Everything that is summed over time comes as *pieces*: an amount spread evenly over a half-open stretch. A
+weight turns a piece into its contribution: 1 everywhere for the box window, a halving with age for the
+half-life. Usage and entitlement go through the same function, so they can be compared.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from slurm_fairshare.core.runs import Run
+
+HOUR = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The half-open interval `[start, end)`, aware UTC. Seven days are 168 hours, whatever the clocks do."""
+
+    start: datetime
+    end: datetime
+
+    def __post_init__(self) -> None:
+        if self.start.tzinfo is None or self.end.tzinfo is None:
+            raise ValueError("a window's ends need a time zone")
+        if self.end < self.start:
+            raise ValueError(f"a window cannot end ({self.end}) before it starts ({self.start})")
+
+    @classmethod
+    def lookback(cls, now: datetime, length: timedelta) -> Window:
+        at = now.astimezone(UTC)
+        return cls(at - length, at)
+
+    @property
+    def seconds(self) -> float:
+        return (self.end - self.start).total_seconds()
+
+    def cut(self, start: datetime, end: datetime) -> Window | None:
+        """The part of `[start, end)` inside this window, None if there is none."""
+        left, right = max(start, self.start), min(end, self.end)
+        return Window(left, right) if left < right else None
+
+    def hours(self) -> tuple[Window, ...]:
+        """The window cut at whole hours of UTC; the first and the last piece may be shorter."""
+        edges = [self.start]
+        mark = self.start.replace(minute=0, second=0, microsecond=0) + HOUR
+        while mark < self.end:
+            edges.append(mark)
+            mark += HOUR
+        edges.append(self.end)
+        return tuple(Window(a, b) for a, b in itertools.pairwise(edges) if a < b)
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """How much a second counts by its age: 1 in the box window, `2**(-age/half_life)` with a half-life."""
+
+    half_life: timedelta | None = None
+
+    def __post_init__(self) -> None:
+        if self.half_life is not None and self.half_life <= timedelta(0):
+            raise ValueError("a half-life is longer than nothing; leave it out for the box window")
+
+    def mean(self, part: Window, now: datetime) -> float:
+        """The mean weight over a part, exactly: the integral of the weight divided by the length.
+
+        Range (0, 1] for parts that end by `now`; 1 for a part of no length at `now`.
+        """
+        if self.half_life is None or part.seconds == 0:
+            return 1.0
+        rate = math.log(2) / self.half_life.total_seconds()
+        young = (now - part.end).total_seconds()
+        old = (now - part.start).total_seconds()
+        return (math.exp(-rate * young) - math.exp(-rate * old)) / (rate * (old - young))
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """`rate` per second, all through the part."""
+
+    part: Window
+    rate: float
+
+
+def weighed(pieces: Iterable[Piece], weight: Weight, now: datetime) -> float:
+    """The weighted integral of the pieces. fsum: the order of the pieces cannot change the result."""
+    return math.fsum(piece.rate * piece.part.seconds * weight.mean(piece.part, now) for piece in pieces)
+
+
+def overlap_seconds(run: Run, window: Window, now: datetime) -> int:
+    """Whole seconds of the run inside the window. A run without an end counts up to `now`.
+
+    Slurm keeps whole seconds, so this is exact where window and `now` lie on whole seconds; their fractions
+    are cut off on both sides, which keeps adjacent windows adding up.
+    """
+    if run.start is None:
+        return 0
+    start = max(_whole(run.start), _whole(window.start))
+    end = min(_whole(run.end if run.end is not None else now), _whole(window.end))
+    return max(0, end - start)
+
+
+def _whole(at: datetime) -> int:
+    return math.floor(at.timestamp())
+
+
+def milli_gpu_seconds(runs: Sequence[Run], window: Window, now: datetime) -> int:
+    """What the runs are charged inside the window, in thousandths of a GPU-second. An integer, so exact."""
+    return sum(run.milli_gpus * overlap_seconds(run, window, now) for run in runs)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step function's value from `at` on, until the next step."""
+
+    at: datetime
+    value: float
+
+
+def pieces(steps: Sequence[Step], window: Window) -> tuple[Piece, ...]:
+    """The step function inside the window. Before the first step nothing is known and nothing is owed."""
+    ordered = sorted(steps, key=lambda step: step.at)
+    ends = [step.at for step in ordered[1:]] + [window.end]
+    found = []
+    for step, end in zip(ordered, ends, strict=True):
+        part = window.cut(step.at, end) if step.at < end else None
+        if part is not None:
+            found.append(Piece(part, step.value))
+    return tuple(found)

@@ -1,0 +1,129 @@
+"""What the tick and the rebalancer need of the world. slurm/ and store/ provide it; tests bring twins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from slurm_fairshare.core.cluster import Capacity, Job, Picture
+from slurm_fairshare.core.decisions import Decision, Outcome, Recorded
+from slurm_fairshare.core.fairshare import Ranking
+from slurm_fairshare.core.plan import Change, Held
+from slurm_fairshare.core.runs import RejectedRow, Run
+from slurm_fairshare.core.tree import Changeset
+from slurm_fairshare.core.window import Step, Weight, Window
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one accounting query gave: the runs, and the rows that could not be read."""
+
+    window: Window
+    runs: tuple[Run, ...]
+    rejected: tuple[RejectedRow, ...] = ()
+
+
+class Accounting(Protocol):
+    """History, from slurmdbd."""
+
+    def runs(self, window: Window) -> Batch:
+        """Every attempt that overlaps the window, with its own start and end, not cut to the window."""
+
+
+class Cluster(Protocol):
+    """The queue and the nodes, from slurmctld."""
+
+    def picture(self, now: datetime) -> Picture: ...
+
+    def job(self, job_id: int) -> Job | None:
+        """The job as it is this very moment, None if slurmctld does not know it (any more)."""
+
+
+class Settings(Protocol):
+    """QOS, access and priorities: what Slurm holds, and the way to change it."""
+
+    def held(self) -> Held: ...
+
+    def carry_out(self, changes: Sequence[Change]) -> None:
+        """Carry the changes out in their order; stop with an error at the first that fails."""
+
+
+class Hands(Protocol):
+    """What the rebalancer does to a job."""
+
+    def note(self, job_id: int, words: str) -> None:
+        """Add words to the job's AdminComment, behind its pinned contract."""
+
+    def notice(self, job_id: int, signal: str) -> None:
+        """Send the signal the job asked for."""
+
+    def requeue(self, job_id: int) -> None: ...
+
+    def end(self, job_id: int) -> None: ...
+
+
+class Slurm(Accounting, Cluster, Settings, Hands, Protocol):
+    """All of Slurm behind one object, as the command line backend provides it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TickReport:
+    """One tick as it is recorded."""
+
+    at: datetime
+    finished: datetime
+    ranking: Ranking
+    changes: tuple[Change, ...]
+    pushed: bool
+    window: Window
+    unknown_accounts: tuple[str, ...] = ()
+    unbudgeted_accounts: tuple[str, ...] = ()
+
+
+class Ledger(Protocol):
+    """Runs, capacity and budgets."""
+
+    def record_runs(self, batch: Batch, now: datetime) -> None:
+        """Upsert by key; recording a batch again changes nothing. Moves the watermark to the window's end."""
+
+    def watermark(self) -> datetime | None:
+        """Up to when accounting has been read without a gap; None before the first poll."""
+
+    def record_picture(self, picture: Picture, capacity: Sequence[Capacity]) -> None:
+        """Keep the queue as reports show it, the capacity's step, and which open runs were seen alive."""
+
+    def capacity(self, window: Window) -> tuple[Step, ...]:
+        """GPUs in service (weighted by type) as a step function that covers the window from where it is known."""
+
+    def usage(self, window: Window, weight: Weight, now: datetime) -> Mapping[str, float]:
+        """Charged GPU-seconds by account (lower-case key), live runs up to `now`, weighted."""
+
+    def changesets(self) -> tuple[Changeset, ...]: ...
+
+
+class Journal(Protocol):
+    """What was decided and done."""
+
+    def lead(self) -> AbstractContextManager[None]:
+        """Hold the cluster's leadership for the block; NotLeading if another daemon holds it."""
+
+    def record_tick(self, report: TickReport) -> None: ...
+
+    def record_failure(self, at: datetime, phase: str, error: str) -> None: ...
+
+    def last_ranking(self) -> tuple[datetime, Ranking] | None:
+        """The newest recorded ranking and when it was computed."""
+
+    def decide(self, decisions: Sequence[Decision]) -> None:
+        """Record decisions before anything is done about them."""
+
+    def settle(self, decision_id: str, outcome: Outcome, at: datetime, detail: str = "") -> None: ...
+
+    def decisions(self, since: datetime) -> tuple[Recorded, ...]: ...
+
+
+class Store(Ledger, Journal, Protocol):
+    """All of Postgres behind one object."""
