@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
@@ -12,18 +11,10 @@ from slurm_fairshare.core.cluster import Capacity, Job, Picture
 from slurm_fairshare.core.decisions import Decision, Outcome, Recorded
 from slurm_fairshare.core.fairshare import Ranking
 from slurm_fairshare.core.plan import Change, Held
-from slurm_fairshare.core.runs import RejectedRow, Run
+from slurm_fairshare.core.records import Batch as Batch
+from slurm_fairshare.core.records import TickReport as TickReport
 from slurm_fairshare.core.tree import Changeset
 from slurm_fairshare.core.window import Step, Weight, Window
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """What one accounting query gave: the runs, and the rows that could not be read."""
-
-    window: Window
-    runs: tuple[Run, ...]
-    rejected: tuple[RejectedRow, ...] = ()
 
 
 class Accounting(Protocol):
@@ -67,20 +58,6 @@ class Hands(Protocol):
 
 class Slurm(Accounting, Cluster, Settings, Hands, Protocol):
     """All of Slurm behind one object, as the command line backend provides it."""
-
-
-@dataclass(frozen=True, slots=True)
-class TickReport:
-    """One tick as it is recorded."""
-
-    at: datetime
-    finished: datetime
-    ranking: Ranking
-    changes: tuple[Change, ...]
-    pushed: bool
-    window: Window
-    unknown_accounts: tuple[str, ...] = ()
-    unbudgeted_accounts: tuple[str, ...] = ()
 
 
 class Ledger(Protocol):
