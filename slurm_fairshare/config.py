@@ -149,9 +149,7 @@ class SlurmSection(_Section):
 class DaemonSection(_Section):
     """The daemon."""
 
-    push: bool = Field(
-        True, description="Whether Slurm is changed; off computes and shows everything, changes nothing."
-    )
+    push: bool = Field(True, description="Whether Slurm is changed; off computes and shows all, changes nothing.")
     interval: Length = Field(timedelta(seconds=60), description="Time between two ticks.")
     poll_overlap: Length = Field(
         timedelta(minutes=10), description="How far back behind the last poll accounting is read again."
@@ -193,11 +191,11 @@ class Config(BaseSettings):
     @classmethod
     def settings_customise_sources(
         cls,
-        settings_cls: type[BaseSettings],
+        settings_cls: type[BaseSettings],  # noqa: ARG003  pydantic-settings calls it with these names
         init_settings: PydanticBaseSettingsSource,
         env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """The environment wins over the file, whose values arrive as `init`."""
         return env_settings, init_settings

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from slurm_fairshare.units import duration, moment
+
 
 class Rule(StrEnum):
     """Why one run may be stopped for another job."""
@@ -27,6 +29,8 @@ class Outcome(StrEnum):
     """The run it was about was no longer there: it ended, or a new run of the job had started."""
     REFUSED = "refused"
     """Slurm did not do it; the reason stands beside."""
+    LAPSED = "lapsed"
+    """Nobody carried it out in time, and by now it may no longer be right."""
 
 
 OPEN = frozenset({Outcome.DECIDED, Outcome.NOTICED})
@@ -75,3 +79,33 @@ class Recorded:
     outcome: Outcome
     changed: datetime
     detail: str = ""
+
+
+def in_words(decision: Decision) -> str:
+    """Why the run was stopped, in one sentence with the numbers, for its AdminComment and for `why`."""
+    done = "requeued" if decision.requeue else "ended (it cannot be requeued)"
+    ran = duration(decision.min_runtime + decision.over_minimum)
+    past = (
+        f"it ran {ran}, {duration(decision.over_minimum)} past its minimum runtime of {duration(decision.min_runtime)}"
+    )
+    return f"{done} {moment(decision.at)} {_for_whom(decision)}: {_because(decision)}; {past}"
+
+
+def _for_whom(decision: Decision) -> str:
+    if decision.preemptor is None:
+        return "because its node is being drained"
+    taker = decision.preemptor
+    return f"for job {taker.label} of {taker.user} ({taker.account}, {taker.gpus} GPUs)"
+
+
+def _because(decision: Decision) -> str:
+    victim, taker = decision.victim, decision.preemptor
+    if decision.rule is Rule.DRAIN or taker is None:
+        return "a drain stops each run as it passes its minimum"
+    if decision.rule is Rule.IN_TEAM_PRIORITY:
+        return f"both belong to {victim.leaf}, and that job declared a higher priority within the team"
+    has = f"{victim.node} has used {victim.ratio:.2f} of its entitlement"
+    other = f"{taker.node} {taker.ratio:.2f}"
+    if decision.rule is Rule.DEBUG_LANE:
+        return f"{has}, which is over target, and the debug lane may take from any team over target"
+    return f"{has} and {other}, further apart than the hysteresis of {decision.hysteresis:.2f}"

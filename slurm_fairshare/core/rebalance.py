@@ -373,7 +373,7 @@ class _Pass:
         candidates = self._candidates(job, leaf)
         found = self._choose(shape, nodes, candidates)
         if found is None:
-            return self._decline(job, Why.NOBODY_YIELDS, self._nobody(job, leaf, candidates), blocked=True)
+            return self._decline(job, Why.NOBODY_YIELDS, self._nobody(leaf, candidates), blocked=True)
         placed, chosen = found
         limit = self._rate_limit(chosen)
         if limit:
@@ -519,7 +519,7 @@ class _Pass:
                 return f"{candidate.leaf.path} has had {limit} runs stopped within an hour, its limit"
         return ""
 
-    def _nobody(self, job: Job, leaf: Ranked, candidates: Sequence[Candidate]) -> str:
+    def _nobody(self, leaf: Ranked, candidates: Sequence[Candidate]) -> str:
         """The words for a blocked job: what there was, and what it lacked."""
         if candidates:
             return (

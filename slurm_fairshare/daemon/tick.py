@@ -1,0 +1,132 @@
+"""One tick: read, recompute, plan, apply, record.
+
+Everything is recomputed from the ledger, so a lost or doubled tick changes nothing, and a tick killed at any
+instruction leaves nothing wrong behind: each step is one transaction, and the next tick starts over.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from slurm_fairshare.config import Config
+from slurm_fairshare.core.cluster import Picture, capacity_of
+from slurm_fairshare.core.fairshare import Ranking, Usage, rank
+from slurm_fairshare.core.plan import plan, unbudgeted_accounts, unknown_accounts
+from slurm_fairshare.core.tree import epochs, tree_at
+from slurm_fairshare.core.window import Window
+from slurm_fairshare.daemon.ports import Ledger, Slurm, Store, TickReport
+from slurm_fairshare.errors import FairshareError, StaleData, StoreError
+
+SLICE = timedelta(days=1)
+"""Longest stretch of accounting asked for at once, so that a missed week is caught up in bites."""
+
+
+def tick(slurm: Slurm, store: Store, config: Config, now: datetime, *, dry_run: bool = False) -> TickReport:
+    """Carry one tick out. `dry_run` reads and computes all, changes nothing in Slurm and records no tick.
+
+    Raises a FairshareError naming what failed; it is also recorded (where Postgres can be reached) with the
+    phase it failed in. Nothing is pushed after a failed read.
+    """
+    steps = _Steps()
+    try:
+        with steps("read accounting"):
+            poll(slurm, store, config, now)
+        with steps("read the queue"):
+            picture = slurm.picture(now)
+            store.record_picture(picture, capacity_of(picture.nodes))
+        with steps("recompute"):
+            window, ranking = recompute(store, config, now)
+        with steps("plan"):
+            held = slurm.held()
+            changes = plan(ranking, config.ladder, config.lane, held)
+        push = config.daemon.push and not dry_run
+        with steps("apply"):
+            if push and changes:
+                _refuse_stale(picture, config, steps.elapsed)
+                slurm.carry_out(changes)
+        report = TickReport(
+            at=now,
+            finished=now + timedelta(seconds=steps.elapsed),
+            ranking=ranking,
+            changes=changes,
+            pushed=push,
+            window=window,
+            unknown_accounts=unknown_accounts(ranking, held),
+            unbudgeted_accounts=unbudgeted_accounts(ranking, held),
+        )
+        with steps("record"):
+            if not dry_run:
+                store.record_tick(report)
+    except FairshareError as error:
+        _record_failure(store, now, steps.current, error)
+        raise
+    return report
+
+
+def poll(slurm: Slurm, store: Ledger, config: Config, now: datetime) -> None:
+    """Read accounting from the watermark (less an overlap, for what slurmdbd learnt late) up to now, in slices.
+
+    A slice is recorded before the next is asked for, so what was read once is not lost to a later failure.
+    """
+    mark = store.watermark()
+    start = mark - config.daemon.poll_overlap if mark is not None else now - config.daemon.first_poll
+    start = min(start, now).astimezone(UTC).replace(microsecond=0)
+    while start < now:
+        end = min(start + SLICE, now)
+        store.record_runs(slurm.runs(Window(start, end)), now)
+        start = end
+
+
+def recompute(store: Ledger, config: Config, now: datetime) -> tuple[Window, Ranking]:
+    """The ranking now, from the ledger alone.
+
+    The window starts where capacity is first known: before that nobody was owed anything, so nothing used
+    before it counts either.
+    """
+    window = Window.lookback(now, config.fairshare.lookback)
+    capacity = store.capacity(window)
+    known = min((step.at for step in capacity), default=now)
+    window = Window(max(window.start, min(known, now)), window.end)
+    changesets = store.changesets()
+    stretches = epochs(changesets, window.start, window.end) if window.seconds else ()
+    usage = [
+        Usage(stretch, store.usage(Window(stretch.start, stretch.end), config.weight, now)) for stretch in stretches
+    ]
+    return window, rank(tree_at(changesets, now), capacity, usage, config.weight, now)
+
+
+def _refuse_stale(picture: Picture, config: Config, elapsed: float) -> None:
+    limit = config.rebalance.max_age.total_seconds()
+    if elapsed > limit:
+        raise StaleData(
+            f"the picture of {picture.at} was {elapsed:.0f}s old when it was to be pushed, more than the "
+            f"{limit:.0f}s of rebalance.max_age; nothing was pushed (is slurmdbd or Postgres slow?)"
+        )
+
+
+def _record_failure(store: Store, now: datetime, phase: str, error: FairshareError) -> None:
+    try:
+        store.record_failure(now, phase, str(error))
+    except StoreError as second:
+        error.add_note(f"and it could not be recorded: {second}")
+
+
+@dataclass
+class _Steps:
+    """Which step a tick is in, and how long it has taken."""
+
+    current: str = "start"
+    begun: float = field(default_factory=time.monotonic)
+
+    @property
+    def elapsed(self) -> float:
+        return time.monotonic() - self.begun
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        self.current = name
+        yield
