@@ -108,7 +108,7 @@ def test_no_pin_is_none(text: str) -> None:
     ],
 )
 def test_a_damaged_pin_is_never_guessed(text: str) -> None:
-    with pytest.raises(ContractError, match="damaged.*AdminComment="):
+    with pytest.raises(ContractError, match=r"damaged.*AdminComment="):
         read_pinned(text)
 
 
