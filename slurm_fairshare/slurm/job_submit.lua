@@ -725,15 +725,16 @@ local function rung_for(job, seconds, partitions, part_list)
 end
 
 local function contract_line(contract, rung)
-  local rest = "resumable=" .. contract.resumable .. " priority=" .. contract.priority
+  local words = "min_runtime=" .. spell(contract.min_runtime) .. " resumable=" .. contract.resumable
+    .. " priority=" .. contract.priority
   if contract.notice ~= nil then
-    rest = rest .. " notice=" .. contract.notice
+    words = words .. " notice=" .. contract.notice
   end
+  local meaning = "protected for " .. spell(contract.min_runtime) .. ", charged"
   if rung.seconds == 0 then
-    return "fairshare: this job runs unallocated: free, and it may be stopped at any time (" .. rest .. ")"
+    meaning = "unallocated, free, may be stopped at any time"
   end
-  return "fairshare: this job is charged and keeps its GPUs for " .. spell(contract.min_runtime)
-    .. " (QOS " .. rung.name .. ", " .. rest .. ")"
+  return "fairshare: contract " .. words .. ": " .. meaning .. " (QOS " .. rung.name .. ")"
 end
 
 local function lines_for(job, said, contract, rung, lane_gpus)
@@ -843,8 +844,8 @@ end
 local function admit_unallocated(job)
   pcall(write, job, { contract = contract_of({ min_runtime = 0 }), qos = SETTINGS.rungs[1].name })
   pcall(tell, {
-    "fairshare: the contract could not be read because of a fault in the plugin; "
-      .. "this job runs unallocated: free, and it may be stopped at any time. Tell your administrators",
+    "fairshare: the contract could not be read because of a fault in the plugin: this job runs unallocated "
+      .. "(free, may be stopped at any time). Tell your administrators",
   })
   return slurm.SUCCESS
 end
@@ -982,9 +983,8 @@ local function modify_by_administrator(job, job_rec, part_list)
   if next(read_words(job.comment)) == nil then
     return
   end
-  local decision = decide(merged(job, job_rec), partitions_of(job_rec.partition, part_list), part_list)
-  write(job, decision)
-  tell(decision.lines)
+  -- Nothing is told: scontrol would print it as an error.
+  write(job, decide(merged(job, job_rec), partitions_of(job_rec.partition, part_list), part_list))
 end
 
 function slurm_job_modify(job_desc, job_rec, part_list, modify_uid)

@@ -149,7 +149,7 @@ def test_no_comment_runs_unallocated_and_says_what_to_write(ctld: Slurmctld) -> 
     outcome = ctld.submit()
     assert outcome.written["qos"] == "fs-unallocated"
     assert outcome.pin == "fairshare min_runtime=0 resumable=no priority=normal"
-    assert "runs unallocated: free" in outcome.told[0]
+    assert "unallocated, free, may be stopped at any time" in outcome.told[0]
     assert 'write --comment="min_runtime=4h"' in outcome.told[1]
     assert len(outcome.told) == 2
 
@@ -161,8 +161,8 @@ def test_unallocated_on_purpose_is_not_lectured(ctld: Slurmctld) -> None:
 def test_a_contract_is_told_in_one_line(ctld: Slurmctld) -> None:
     outcome = ctld.submit("min_runtime=90m resumable=yes notice=USR1")
     assert outcome.told == [
-        "fairshare: this job is charged and keeps its GPUs for 1h30m "
-        "(QOS fs-2h, resumable=yes priority=normal notice=USR1)"
+        "fairshare: contract min_runtime=1h30m resumable=yes priority=normal notice=USR1: "
+        "protected for 1h30m, charged (QOS fs-2h)"
     ]
     assert outcome.pin == "fairshare min_runtime=5400 resumable=yes priority=normal notice=USR1"
 
