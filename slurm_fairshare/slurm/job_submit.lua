@@ -31,6 +31,7 @@ local SETTINGS = {
   partitions = {},
   exempt_accounts = {},
   other_qos = {},
+  strict = false,
   trusted_uids = { 0 },
 }
 -- settings: end
@@ -737,6 +738,21 @@ local function contract_line(contract, rung)
   return "fairshare: contract " .. words .. ": " .. meaning .. " (QOS " .. rung.name .. ")"
 end
 
+-- A job that declares nothing stays in its account's default QOS where that is none of ours: such an account has
+-- no budget yet, and may not even be allowed the ladder's QOS. Nothing is lost by it in the accounts that have
+-- one, whose default is the unallocated rung.
+local function leaves_qos(job, said, contract)
+  if SETTINGS.strict or said.min_runtime ~= nil or contract.min_runtime > 0 then
+    return false
+  end
+  return not (has_text(job.default_qos) and rung_named(job.default_qos))
+end
+
+local function outside_line(job)
+  return "fairshare: no contract: this account has no budget, its jobs run in its default QOS"
+    .. (has_text(job.default_qos) and " (" .. job.default_qos .. ")" or "")
+end
+
 local function lines_for(job, said, contract, rung, lane_gpus)
   local lines = { contract_line(contract, rung) }
   if said.min_runtime == nil and contract.min_runtime == 0 then
@@ -795,6 +811,12 @@ local function decide(job, partitions, part_list)
   local rung, lane_gpus = rung_for(job, contract.min_runtime, partitions, part_list)
   if asked ~= nil then
     check_conflict(asked, said, rung)
+  elseif leaves_qos(job, said, contract) then
+    return {
+      contract = contract,
+      requeue = requeue_flag(job, contract, said, rung),
+      lines = { outside_line(job) },
+    }
   end
   return {
     contract = contract,

@@ -19,9 +19,10 @@ class PluginSettings:
     """What a site may set in the plugin. Durations in seconds.
 
     `cap` None is the ladder's top. `partitions` empty puts every partition under contract. `other_qos` are
-    QOS outside the ladder that users may name with --qos. `trusted_uids` change jobs unchecked: root,
-    SlurmUser, the daemon; a Comment of theirs on a pending job is a new contract, which Slurm accepts from
-    administrators only.
+    QOS outside the ladder that users may name with --qos. `strict` puts a job that declares nothing on the
+    unallocated rung even where its account's default QOS is none of the ladder's. `trusted_uids` change jobs
+    unchecked: root, SlurmUser, the daemon; a Comment of theirs on a pending job is a new contract, which
+    Slurm accepts from administrators only.
     """
 
     version: str = "default"
@@ -32,6 +33,7 @@ class PluginSettings:
     partitions: tuple[str, ...] = ()
     exempt_accounts: tuple[str, ...] = ()
     other_qos: tuple[str, ...] = ()
+    strict: bool = False
     trusted_uids: tuple[int, ...] = (0,)
 
     def __post_init__(self) -> None:
@@ -41,9 +43,7 @@ class PluginSettings:
                 "add a rung or lower the cap"
             )
         if not 0 <= self.default_min_runtime <= self.longest:
-            raise ConfigError(
-                f"the default minimum runtime must lie between 0 and the cap of {spell(self.longest)}"
-            )
+            raise ConfigError(f"the default minimum runtime must lie between 0 and the cap of {spell(self.longest)}")
 
     @property
     def longest(self) -> int:
@@ -70,10 +70,7 @@ def _block(settings: PluginSettings) -> str:
     lines = [
         f"version = {quote(settings.version)},",
         "rungs = {",
-        *(
-            f"  {{ name = {quote(rung.name)}, seconds = {rung.min_runtime} }},"
-            for rung in settings.ladder.rungs
-        ),
+        *(f"  {{ name = {quote(rung.name)}, seconds = {rung.min_runtime} }}," for rung in settings.ladder.rungs),
         "},",
         f"cap = {settings.longest},",
         f"default_min_runtime = {settings.default_min_runtime},",
@@ -82,6 +79,7 @@ def _block(settings: PluginSettings) -> str:
         f"partitions = {_table(quote(name) for name in settings.partitions)},",
         f"exempt_accounts = {_table(quote(name) for name in settings.exempt_accounts)},",
         f"other_qos = {_table(quote(name) for name in settings.other_qos)},",
+        f"strict = {str(settings.strict).lower()},",
         f"trusted_uids = {_table(str(uid) for uid in settings.trusted_uids)},",
     ]
     return "local SETTINGS = {\n" + "".join(f"  {line}\n" for line in lines) + "}\n"
@@ -106,6 +104,4 @@ def quote(text: str) -> str:
     """
     plain = re.compile(rb"[A-Za-z0-9 _.,:@/+-]")
     octets = text.encode("utf-8", "surrogateescape")
-    return (
-        '"' + "".join(chr(byte) if plain.match(bytes([byte])) else f"\\{byte:03d}" for byte in octets) + '"'
-    )
+    return '"' + "".join(chr(byte) if plain.match(bytes([byte])) else f"\\{byte:03d}" for byte in octets) + '"'

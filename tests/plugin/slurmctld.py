@@ -26,6 +26,7 @@ TEXT = frozenset(
         "array_inx",
         "comment",
         "default_account",
+        "default_qos",
         "features",
         "gres",
         "name",
@@ -59,7 +60,7 @@ NUMBERS = {
     "time_min": NO_VAL,
     "user_id": 2001,
 }
-READ_ONLY = frozenset({"default_account", "het_job_offset", "user_id", "user_name"})
+READ_ONLY = frozenset({"default_account", "default_qos", "het_job_offset", "user_id", "user_name"})
 RECORD = {
     "account": "vision",
     "admin_comment": None,
@@ -185,8 +186,9 @@ class Slurmctld:
         return Outcome(int(code), told, logged, dict(written.items()))
 
     def submit(self, comment: str | None = None, **fields: Any) -> Outcome:
-        """A batch job of alice's in her default account, unless the fields say otherwise."""
-        values = {"script": "#!/bin/sh", "default_account": "vision", "comment": comment, **fields}
+        """A batch job of alice's in her default account, which has a budget, unless the fields say otherwise."""
+        account = {"default_account": "vision", "default_qos": "fs-unallocated"}
+        values = {"script": "#!/bin/sh", "comment": comment, **account, **fields}
         written = self._runtime.table()
         job = self._job(values, written)
         code = self._runtime.globals().slurm_job_submit(job, self._part_list(), 2001.0)

@@ -387,6 +387,28 @@ def test_exempt_accounts_pass_untouched(lua: str) -> None:
     assert ctld.submit(account="vision", default_account="ops").written != {}
 
 
+@pytest.mark.parametrize("default_qos", ["normal", None])
+def test_without_a_word_a_job_in_an_account_without_budget_stays_where_it_was(
+    lua: str, default_qos: str | None
+) -> None:
+    ctld = Slurmctld(lua)
+    outcome = ctld.submit("resumable=yes", default_qos=default_qos)
+    assert "qos" not in outcome.written
+    assert outcome.pin == "fairshare min_runtime=0 resumable=yes priority=normal"
+    assert "no budget" in outcome.text
+    for declared in ({"comment": "min_runtime=1h"}, {"comment": "min_runtime=0"}, {"qos": "fs-15m"}):
+        assert "qos" in ctld.submit(default_qos=default_qos, **declared).written
+
+
+def test_a_strict_site_puts_every_job_on_the_ladder(lua: str) -> None:
+    ctld = Slurmctld(lua, PluginSettings(strict=True))
+    assert ctld.submit(default_qos="normal").written["qos"] == "fs-unallocated"
+
+
+def test_a_default_on_a_rung_is_not_a_declaration(ctld: Slurmctld) -> None:
+    assert ctld.submit(default_qos="fs-8h").written["qos"] == "fs-unallocated"
+
+
 def test_only_the_partitions_named_are_under_contract(lua: str) -> None:
     parts = {"gpu": {}, "cpu": {"flag_default": 1}, "big": {}}
     ctld = Slurmctld(lua, PluginSettings(partitions=("gpu", "big")), partitions=parts)
