@@ -1,0 +1,47 @@
+# Everything a developer or CI calls. `make` alone lists it.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+IN_VENV = venv=$$(tools/setup) && export PATH="$$venv/bin:$$PATH" &&
+RELEASES = bookworm trixie sid
+
+.PHONY: help
+help: ## what there is
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 22
+
+.PHONY: demo
+demo: ## set everything up, run a contest on a real Slurm cluster, print what happened
+	@$(IN_VENV) python docker/demo.py
+
+.PHONY: down
+down: ## stop the cluster and remove its data
+	@docker/cluster down
+
+.PHONY: lint
+lint: ## style, types, layers
+	@$(IN_VENV) ruff check . && ruff format --check . && mypy && lint-imports
+
+.PHONY: test
+test: lint ## everything: lint, types, layers, unit, Lua, Postgres, the cluster
+	@$(IN_VENV) pytest
+
+.PHONY: test-quick
+test-quick: lint ## what needs no cluster
+	@$(IN_VENV) pytest -m "not cluster"
+
+.PHONY: test-matrix
+test-matrix: ## the cluster tests on Slurm 22.05, 24.11 and 26.05
+	@$(IN_VENV) for release in $(RELEASES); do \
+	    echo "== cluster tests on $$release"; \
+	    FAIRSHARE_TEST_RELEASE=$$release pytest -m cluster; \
+	    docker/cluster down --release $$release; \
+	done
+
+.PHONY: format
+format: ## put the code into shape
+	@$(IN_VENV) ruff check --fix . && ruff format .
+
+.PHONY: reference
+reference: ## write docs/reference from the code
+	@$(IN_VENV) python -m slurm_fairshare.cli.reference
