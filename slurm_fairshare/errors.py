@@ -39,8 +39,16 @@ class SlurmRefused(SlurmError):
     """Slurm answered and said no (permission, unknown name, invalid value)."""
 
 
+class DateRangeRefused(SlurmRefused):
+    """slurmdbd answers no question about so long a stretch; a shorter one may pass."""
+
+
 class SlurmUnreadable(SlurmError):
     """Slurm answered something that is not understood; nothing may be concluded from it."""
+
+
+class GpusNotTracked(SlurmUnreadable):
+    """The nodes have GPUs and Slurm does not count them; no usage, no capacity and no share can be known."""
 
 
 class StoreError(FairshareError):

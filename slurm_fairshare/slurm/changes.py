@@ -1,0 +1,157 @@
+"""Changes of QOS and associations, as words for sacctmgr.
+
+One process for one change. Several commands through one process's standard input take as long, and sacctmgr
+goes on after one that failed and does not say which it was; a plan must stop at its first failure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from slurm_fairshare.core.plan import (
+    AddQos,
+    Allow,
+    Change,
+    ClearUserPriority,
+    Disallow,
+    Held,
+    Qos,
+    RemoveQos,
+    SetPriority,
+    SetQos,
+)
+from slurm_fairshare.errors import SlurmRefused
+from slurm_fairshare.slurm.run import Runner
+from slurm_fairshare.slurm.times import clock
+from slurm_fairshare.slurm.tres import pairs
+
+OPERATOR = "Operator"
+ADMINISTRATOR = "Administrator"
+
+UNCHANGED = re.compile(
+    r"nothing modified|nothing new added|nothing deleted|already exists"
+    r"|data has not changed since time specified|request didn't affect anything",
+    re.IGNORECASE,
+)
+"""Said where everything was as wanted. Exit code 1 with them is no failure."""
+
+_UNSAFE = re.compile(r"""[\s'"`\\,=\[\]|;<>(){}$&]|[^ -~]""")
+
+Words = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """The words behind `sacctmgr -i`, and the AdminLevel they take."""
+
+    words: Words
+    level: str
+
+
+def commands(change: Change, cluster: str, held: Held) -> list[Command]:
+    """What carries a change out. `held` says which default QOS are ours to take away again."""
+    where = (f"cluster={safe(cluster)}",)
+    match change:
+        case AddQos(name):
+            return [Command(("add", "qos", safe(name)), ADMINISTRATOR)]
+        case SetQos(qos, before):
+            values = _values(qos, before)
+            modify = ("modify", "qos", "where", f"name={safe(qos.name)}", "set", *values)
+            return [Command(modify, ADMINISTRATOR)] if values else []
+        case Allow(accounts, qos_names, default):
+            granted = (f"qos+={joined(qos_names)}", f"DefaultQOS={safe(default)}")
+            return _modify_accounts(accounts, where, granted)
+        case SetPriority(accounts, priority):
+            return _modify_accounts(accounts, where, (f"Priority={priority:d}",))
+        case ClearUserPriority(account, user):
+            one = (f"name={safe(user)}", f"account={safe(account)}", *where)
+            return [Command(("modify", "user", "where", *one, "set", "Priority=-1"), OPERATOR)]
+        case Disallow(accounts, qos_names):
+            return _disallow(accounts, qos_names, where, held)
+        case RemoveQos(name):
+            return [Command(("remove", "qos", "where", f"name={safe(name)}"), ADMINISTRATOR)]
+
+
+def _disallow(accounts: Iterable[str], names: Words, where: Words, held: Held) -> list[Command]:
+    """A default QOS that is none of ours was set by somebody else and stays."""
+    taken = (f"qos-={joined(names)}", "Priority=-1")
+    ours: list[str] = []
+    theirs: list[str] = []
+    for account in accounts:
+        has = held.account(account)
+        (ours if has is not None and has.default_qos in names else theirs).append(account)
+    return [
+        *_modify_accounts(ours, where, ("DefaultQOS=-1", *taken)),
+        *_modify_accounts(theirs, where, taken),
+    ]
+
+
+def _modify_accounts(accounts: Iterable[str], where: Words, values: Words) -> list[Command]:
+    names = tuple(accounts)
+    if not names:
+        return []
+    return [Command(("modify", "account", "where", f"name={joined(names)}", *where, "set", *values), OPERATOR)]
+
+
+def _values(qos: Qos, before: Qos | None) -> Words:
+    """Only what differs; of a new QOS everything that matters, since a fresh one has neither time set."""
+    old = before or Qos(qos.name, grace=-1, exempt=-1, priority=-1)
+    found: list[str] = []
+    if qos.priority != old.priority:
+        found.append(f"Priority={qos.priority:d}")
+    if qos.grace != old.grace:
+        found.append(f"GraceTime={qos.grace:d}")
+    if qos.exempt != old.exempt:
+        found.append(f"PreemptExemptTime={clock(qos.exempt)}")
+    # `Preempt=` with nothing behind it left a QOS unable to be preempted before 24.05.4: names are taken singly.
+    if qos.preempts - old.preempts:
+        found.append(f"Preempt+={joined(sorted(qos.preempts - old.preempts))}")
+    if old.preempts - qos.preempts:
+        found.append(f"Preempt-={joined(sorted(old.preempts - qos.preempts))}")
+    if qos.flags != old.flags:
+        found.append(f"Flags={joined(sorted(qos.flags)) if qos.flags else '-1'}")
+    found += _limit("MaxTRESPerJob", qos.max_tres_per_job, old.max_tres_per_job)
+    found += _limit("MaxTRESPerAccount", qos.max_tres_per_account, old.max_tres_per_account)
+    return tuple(found)
+
+
+def _limit(name: str, wanted: str, was: str) -> list[str]:
+    """A limit is kept by TRES: one that is not named stays, and -1 takes it away."""
+    now, old = _tres(wanted), _tres(was)
+    new = {**{tres: "-1" for tres in old if tres not in now}, **{t: v for t, v in now.items() if old.get(t) != v}}
+    return [f"{name}={','.join(f'{tres}={amount}' for tres, amount in sorted(new.items()))}"] if new else []
+
+
+def _tres(text: str) -> Mapping[str, str]:
+    try:
+        return pairs(text)
+    except ValueError as error:
+        raise SlurmRefused(f"{error}: write a limit as gres/gpu=8") from error
+
+
+def safe(name: str) -> str:
+    """A name as sacctmgr takes it, or a refusal that says which character stands in the way.
+
+    sacctmgr splits what it reads at commas, quotes, brackets and signs, so those would name something else.
+    """
+    bad = _UNSAFE.search(name)
+    if not name:
+        raise SlurmRefused("a name for sacctmgr is empty: give the account, user or QOS a name")
+    if bad is not None or name[0] in "+-":
+        sign = bad.group() if bad is not None else name[0]
+        raise SlurmRefused(
+            f"the name {name!r} cannot be given to sacctmgr because of {sign!r}: "
+            "use letters, digits and @ . _ / % # : ~ ^ * ! ? with + and - inside"
+        )
+    return name
+
+
+def joined(names: Iterable[str]) -> str:
+    return ",".join(safe(name) for name in names)
+
+
+def carry_out(runner: Runner, command: Command) -> None:
+    """Raises at once if it fails; -i, since nobody answers a question here."""
+    runner.write("sacctmgr", "-i", *command.words, level=command.level, unchanged=UNCHANGED)

@@ -1,0 +1,198 @@
+"""Slurm behind one object, by its command line tools: the only interface that is alike from 22.05 to 26.05."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from slurm_fairshare.core.cluster import Job, Node, Picture
+from slurm_fairshare.core.contract import Ladder
+from slurm_fairshare.core.plan import Change, Disallow, Held
+from slurm_fairshare.core.records import Batch
+from slurm_fairshare.core.resources import ChargeRule, Resources
+from slurm_fairshare.core.runs import RejectedRow
+from slurm_fairshare.core.window import Window
+from slurm_fairshare.errors import SlurmRefused, SlurmUnreadable
+from slurm_fairshare.slurm import changes as changing
+from slurm_fairshare.slurm import hands
+from slurm_fairshare.slurm.accounting import RowReader, Sacct
+from slurm_fairshare.slurm.nodes import parse_nodes
+from slurm_fairshare.slurm.queue import EXCLUDED, Table, detail_by_node, doubtful, parse_jobs, release_of
+from slurm_fairshare.slurm.run import Runner
+from slurm_fairshare.slurm.settings import Memo, ProcessMemo, SettingsReader
+
+DETAILS_AT_MOST = 8
+"""How many jobs of one picture are asked for the GPUs on each of their nodes."""
+
+_UNKNOWN_JOB = "invalid job id"
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class CommandLine:
+    """The Slurm port over sacct, squeue, scontrol, sacctmgr and scancel.
+
+    A tick in which nothing changed costs one process each of sacct (one a day of its window), squeue, `scontrol
+    show nodes` and `scontrol show assoc_mgr`, and none of sacctmgr: see SettingsReader. `memo` keeps what
+    sacctmgr said beyond the life of the process. `rejected` holds the rows that the last read could not use.
+    """
+
+    def __init__(
+        self,
+        cluster: str,
+        ladder: Ladder,
+        rule: ChargeRule | None = None,
+        *,
+        runner: Runner | None = None,
+        memo: Memo | None = None,
+        clock: Callable[[], datetime] = _utc_now,
+    ) -> None:
+        self.cluster = cluster
+        self.runner = runner or Runner()
+        self.rejected: tuple[RejectedRow, ...] = ()
+        self._ladder = ladder
+        self._rule = rule or ChargeRule()
+        self._clock = clock
+        self._settings = SettingsReader(self.runner, cluster, memo or ProcessMemo())
+        self._release: tuple[int, int] | None = None
+        self._whole: Resources | None = None
+
+    @property
+    def calls(self) -> Counter[str]:
+        """Processes started so far, by tool."""
+        return self.runner.calls
+
+    # --- Accounting
+
+    def runs(self, window: Window) -> Batch:
+        sacct = Sacct(self.runner, self._row_reader)
+        runs, rejected = sacct.runs(window)
+        return Batch(window, runs, rejected)
+
+    def _row_reader(self) -> RowReader:
+        if self._rule.dominant and self._whole is None:
+            self._nodes()
+        return RowReader(self._ladder, self._rule, self._clock(), self._whole if self._rule.dominant else None)
+
+    # --- Cluster
+
+    def picture(self, now: datetime) -> Picture:
+        """Queue first, then the nodes: a job that starts in between makes its node look fuller, never emptier."""
+        jobs, self.rejected = self._jobs()
+        nodes = self._nodes()
+        asked = doubtful(jobs, nodes)
+        known = {job.job_id: self._by_node(job) for job in asked[:DETAILS_AT_MOST]}
+        unsure = {job.job_id: known.get(job.job_id, {}) for job in asked}
+        jobs = tuple(replace(job, by_node=unsure[job.job_id]) if job.job_id in unsure else job for job in jobs)
+        return Picture(self.cluster, now, jobs, nodes)
+
+    def job(self, job_id: int) -> Job | None:
+        job = self._one(job_id)
+        if job is None or len(job.nodes) < 2 or not job.holding:
+            return job
+        return replace(job, by_node=self._by_node(job) or job.by_node)
+
+    def _one(self, job_id: int) -> Job | None:
+        """An array's number also brings its tasks: the one whose own number it is counts."""
+        try:
+            jobs, _ = self._jobs(f"--jobs={job_id:d}")
+        except SlurmRefused as error:
+            if _UNKNOWN_JOB in str(error).lower():
+                return None
+            raise
+        return next((job for job in jobs if job.job_id == job_id), None)
+
+    def _jobs(self, *words: str) -> tuple[tuple[Job, ...], tuple[RejectedRow, ...]]:
+        release = self.release()
+        table = Table.fresh(release)
+        answer = self.runner.read("squeue", "-a", "-h", "--noconvert", *words, "-O", table.format)
+        if "Invalid job format" in answer.stderr:
+            raise SlurmUnreadable(f'squeue does not know a column it is asked for: "{answer.words}"')
+        excluded = {} if EXCLUDED in table.columns else self._excluded(*words)
+        return parse_jobs(answer.stdout, table, self._ladder, excluded)
+
+    def _excluded(self, *words: str) -> Mapping[int, str]:
+        """22.05 only: the nodes a pending job excludes."""
+        text = self.runner.read("squeue", "-a", "-h", "-t", "PD", *words, "-o", "%A %x").stdout
+        rows = (line.split(maxsplit=1) for line in text.splitlines())
+        return {int(row[0]): row[1].strip() for row in rows if len(row) == 2 and row[0].isdigit()}
+
+    def release(self) -> tuple[int, int]:
+        """Slurm's release, as the tool says it, such as (24, 11). Asked once: no daemon is."""
+        if self._release is None:
+            self._release = release_of(self.runner.read("squeue", "--version").stdout)
+        return self._release
+
+    def _nodes(self) -> tuple[Node, ...]:
+        nodes = parse_nodes(self.runner.read("scontrol", "-o", "show", "nodes").stdout)
+        self._whole = sum_of(nodes)
+        return nodes
+
+    def _by_node(self, job: Job) -> Mapping[str, Resources]:
+        """What the job holds on each node, empty if Slurm does not say or the job has just gone."""
+        try:
+            text = self.runner.read("scontrol", "-d", "-o", "show", "job", hands.address(job)).stdout
+        except SlurmRefused as error:
+            if _UNKNOWN_JOB in str(error).lower():
+                return {}
+            raise
+        return detail_by_node(text, job)
+
+    # --- Settings
+
+    def held(self, refresh: bool = False) -> Held:
+        return self._settings.held(self._clock(), refresh)
+
+    def carry_out(self, changes: Sequence[Change]) -> None:
+        if not changes:
+            return
+        # Only taking away depends on what is there: a default QOS that is none of ours stays.
+        held = self.held() if any(isinstance(change, Disallow) for change in changes) else Held()
+        todo = [command for change in changes for command in changing.commands(change, self.cluster, held)]
+        # Whatever happens from here on, what is remembered may be wrong.
+        self._settings.forget()
+        for command in todo:
+            changing.carry_out(self.runner, command)
+
+    # --- Hands
+
+    def note(self, job_id: int, words: str) -> None:
+        job, comment = self._with_comment(job_id)
+        hands.note(self.runner, job, comment, words)
+
+    def notice(self, job_id: int, signal: str) -> None:
+        hands.notice(self.runner, self._there(job_id), signal)
+
+    def requeue(self, job_id: int) -> None:
+        hands.requeue(self.runner, self._there(job_id))
+
+    def end(self, job_id: int) -> None:
+        hands.end(self.runner, self._there(job_id))
+
+    def _there(self, job_id: int) -> Job:
+        job = self._one(job_id)
+        if job is None:
+            raise SlurmRefused(f"job {job_id} is not in the queue (any more): nothing is left to do about it")
+        return job
+
+    def _with_comment(self, job_id: int) -> tuple[Job, str]:
+        """AdminComment may hold a newline, so it is printed alone."""
+        job = self._there(job_id)
+        mark = Table.fresh((0, 0)).behind
+        words = ("-a", "-h", f"--jobs={hands.address(job)}", "-O", f"JobID:{mark},admin_comment:{mark}")
+        *values, _ = self.runner.read("squeue", *words).stdout.split(mark)
+        pairs = zip(values[::2], values[1::2], strict=True)
+        comments = {int(number): comment for number, comment in pairs}
+        comment = comments.get(job_id, "")
+        return job, "" if comment == "(null)" else comment
+
+
+def sum_of(nodes: Sequence[Node]) -> Resources:
+    total = Resources()
+    for node in nodes:
+        total = total.plus(node.total)
+    return total
