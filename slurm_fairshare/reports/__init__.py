@@ -1,1 +1,1 @@
-"""Pure reports: rows in, a table, parsable lines, JSON or CSV out."""
+"""Reports: pure functions from rows to text. `table.py` draws; each other module is one report."""
