@@ -20,6 +20,9 @@ PEOPLE = ("alice", "bob", "carol", "dan", "erin", "frank")
 OWN_ACCOUNTS = frozenset({"root", "operators"})
 OWN_USERS = frozenset({"root", "fairshare"})
 OWN_QOS = frozenset({"normal"})
+LIVE_STATES = frozenset(
+    {"PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "COMPLETING", "STOPPED", "REQUEUED"}
+)
 
 T = TypeVar("T")
 
@@ -199,15 +202,14 @@ class Cluster:
         self.wait(self.node_states, 45, "idle nodes", until=lambda states: set(states.values()) == {"idle"})
 
     def cancel_all_jobs(self) -> None:
-        def queue() -> list[str]:
-            return self.slurm_output("squeue", "-h", "-a", "-o", "%A").split()
+        def left() -> list[str]:
+            jobs = self.slurm_output("squeue", "-h", "-a", "-t", "all", "-o", "%A %T").splitlines()
+            live = sorted({job.split()[0] for job in jobs if job.split()[1] in LIVE_STATES})
+            if live:
+                self.sh("slurmctld", ["scancel", *live], check=False)  # some may end by themselves meanwhile
+            return live
 
-        jobs = queue()
-        if jobs:
-            self.sh(
-                "slurmctld", ["scancel", *sorted(set(jobs))], check=False
-            )  # some may end by themselves meanwhile
-            self.wait(queue, 45, "an empty queue", until=lambda left: not left)
+        self.wait(left, 45, "an empty queue", until=lambda jobs: not jobs)
 
     def node_states(self) -> dict[str, str]:
         """Node -> state without the flag that says what is planned for it."""
