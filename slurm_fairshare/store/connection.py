@@ -1,0 +1,144 @@
+"""Connections to Postgres: opened the same way everywhere, their errors told in words a reader can act on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+from sqlalchemy import Connection, create_engine, text
+from sqlalchemy.exc import DBAPIError
+
+from slurm_fairshare.errors import StoreError, StoreUnreachable
+
+APPLICATION = "slurm-fairshare"
+CONNECT_TIMEOUT = 10  # seconds
+STATEMENT_TIMEOUT = timedelta(minutes=2)
+UPGRADE = "run `slurm-fairshare database upgrade`"
+
+_UNREACHABLE = ("08", "28", "3D", "53", "57P")
+"""SQLSTATE classes of: connection lost, login refused, no such database, no room, server going down."""
+
+
+class Database:
+    """One Postgres database. Nothing is opened before it is needed, so a store can be made while it is down."""
+
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        application: str = APPLICATION,
+        statement_timeout: timedelta | None = STATEMENT_TIMEOUT,
+    ) -> None:
+        self.dsn = dsn.replace("postgresql+psycopg://", "postgresql://", 1)
+        self._application = application
+        self._limit = statement_timeout or timedelta(0)
+        self._checked = False
+        self._engine = create_engine(
+            "postgresql+psycopg://",
+            creator=self.open,
+            pool_pre_ping=True,
+            pool_size=4,
+            max_overflow=4,
+            pool_timeout=30,
+        )
+
+    def open(self) -> psycopg.Connection[Any]:
+        """A connection outside the pool. Times come back in UTC whatever the server's own zone is."""
+        connection = psycopg.connect(
+            self.dsn,
+            application_name=self._application,
+            connect_timeout=CONNECT_TIMEOUT,
+            keepalives_idle=30,
+            keepalives_interval=10,
+            keepalives_count=3,
+        )
+        milliseconds = str(int(self._limit.total_seconds() * 1000))
+        connection.execute(
+            "select set_config('timezone', 'UTC', false), set_config('statement_timeout', %s, false)",
+            (milliseconds,),
+        )
+        connection.commit()
+        return connection
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """One transaction, committed at the end of the block and rolled back on any error.
+
+        Raises StoreUnreachable or StoreError; the first use checks that the schema is not older than the code.
+        """
+        with self.unchecked() as connection:
+            if not self._checked:
+                from slurm_fairshare.store.schema import check
+
+                check(connection)
+                self._checked = True
+            yield connection
+
+    @contextmanager
+    def unchecked(self) -> Iterator[Connection]:
+        """A transaction that does not ask which version the schema has."""
+        with self.translated(), self._engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def translated(self) -> Iterator[None]:
+        """Turn what the driver raises into our errors."""
+        try:
+            yield
+        except DBAPIError as error:
+            raise self.error_of(error.orig if isinstance(error.orig, psycopg.Error) else error) from error
+        except psycopg.Error as error:
+            raise self.error_of(error) from error
+
+    def error_of(self, error: BaseException) -> StoreError:
+        """Our error for one of the driver's."""
+        state = getattr(error, "sqlstate", None)
+        words = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        never_got_there = state is None and isinstance(error, psycopg.OperationalError)
+        if never_got_there or (state or "").startswith(_UNREACHABLE):
+            return StoreUnreachable(
+                f"Postgres at {self.place} cannot be used: {words}; check that it runs and that database_url "
+                "(SLURM_FAIRSHARE_DATABASE_URL) names it, its role and its password"
+            )
+        match state:
+            case "42P01" | "3F000" | "42703":
+                return StoreError(f"the database at {self.place} lacks something ({words}); {UPGRADE}")
+            case "42501":
+                return StoreError(f"this Postgres role may not do that: {words}; use one that may, or ask an admin")
+            case "57014":
+                return StoreError(
+                    f"Postgres at {self.place} took longer than {self._limit.total_seconds():.0f}s for one statement "
+                    "and was stopped; see whether it is overloaded or locked (pg_stat_activity)"
+                )
+            case _:
+                return StoreError(f"Postgres at {self.place} refused ({state}): {words}")
+
+    @property
+    def place(self) -> str:
+        """Where the database is, without its password."""
+        try:
+            parts = conninfo_to_dict(self.dsn)
+        except psycopg.Error:
+            return "the given address (which cannot be read)"
+        host, port = parts.get("host") or "the local socket", parts.get("port")
+        return f"{host}{f':{port}' if port else ''}/{parts.get('dbname') or ''}"
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+
+def scalar(connection: Connection, sql: str, **parameters: Any) -> Any:
+    """The one value a query gives."""
+    return connection.execute(text(sql), parameters).scalar()
+
+
+def raw(connection: Connection) -> psycopg.Connection[Any]:
+    """The driver's own connection below, inside the same transaction: for COPY."""
+    found = connection.connection.driver_connection
+    if not isinstance(found, psycopg.Connection):
+        raise TypeError(f"expected a psycopg connection, found {type(found).__name__}")
+    return found

@@ -1,0 +1,492 @@
+"""The ledger in Postgres: runs, the newest picture, capacity, and what it all adds up to."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Any
+
+from sqlalchemy import Connection, text
+
+from slurm_fairshare.core.cluster import Capacity, Job, Picture
+from slurm_fairshare.core.contract import Ladder
+from slurm_fairshare.core.records import Batch
+from slurm_fairshare.core.resources import ChargeRule, Resources
+from slurm_fairshare.core.runs import RejectedRow, Run
+from slurm_fairshare.core.tree import account_key
+from slurm_fairshare.core.window import Step, Weight, Window
+from slurm_fairshare.errors import StoreError
+from slurm_fairshare.store import rows, tables
+from slurm_fairshare.store.connection import Database
+from slurm_fairshare.store.facts import Adjustment, Rejected
+from slurm_fairshare.store.merge import remove_others, stage, upsert
+from slurm_fairshare.store.rows import clean
+from slurm_fairshare.store.weighing import Charges, adjust, capacity_steps, parts, weigh
+
+ACCOUNTING = "sacct"
+"""The name of the watermark of what is read from slurmdbd."""
+
+_SECONDS = """
+    select account_key, milli_gpus,
+           floor(date_part('epoch', greatest(start_at, :start)))::bigint as a,
+           floor(date_part('epoch', least(coalesce(until_at, :now), :end)))::bigint as b
+    from fairshare.run_usage
+    where cluster = :cluster and charged and start_at < :end and (until_at is null or until_at > :start)
+"""
+
+_BOX = f"""
+    select account_key, sum(milli_gpus * (b - a)) as amount
+    from ({_SECONDS}) piece where a < b group by account_key
+"""  # noqa: S608 - put together from constants
+
+# What starts and what ends in each part of the window, as sums that stay integers: two rows for a run, however
+# many hours it spans. `edges` are the parts' bounds in whole seconds.
+_EVENTS = f"""
+    with piece as ({_SECONDS})
+    select account_key, width_bucket(t, cast(:edges as bigint[])) as part,
+           sum(milli) as milli, sum(milli * t) as moment
+    from (
+        select account_key, a as t, milli_gpus as milli from piece where a < b
+        union all
+        select account_key, b, -milli_gpus from piece where a < b
+    ) event
+    group by 1, 2 order by 1, 2
+"""  # noqa: S608 - put together from constants
+
+
+def charged_whole(jobs: Picture) -> Resources:
+    """All the cluster has, for a rule that charges fractions of it."""
+    whole = Resources()
+    for node in jobs.nodes:
+        whole = whole.plus(node.total)
+    return whole
+
+
+class LedgerStore:
+    """The Ledger half of the store. `rule` and `ladder` value what the picture shows before accounting does."""
+
+    def __init__(self, database: Database, cluster: str, rule: ChargeRule, ladder: Ladder) -> None:
+        self.database, self.cluster, self.rule, self.ladder = database, cluster, rule, ladder
+
+    # --- runs -------------------------------------------------------------------------------------
+
+    def record_runs(self, batch: Batch, now: datetime) -> None:
+        """Upsert by key in one transaction. A batch read earlier never overwrites what was read later."""
+        self._refuse_other_clusters(batch)
+        with self.database.transaction() as connection:
+            self._upsert_runs(connection, batch.runs, now)
+            self._keep_rejected(connection, batch.rejected, now)
+            self._move_watermark(connection, batch, now)
+
+    def _refuse_other_clusters(self, batch: Batch) -> None:
+        others = sorted({run.cluster for run in batch.runs} - {self.cluster})
+        if others:
+            raise StoreError(
+                f"accounting gave runs of cluster {', '.join(others)}, but this ledger is for {self.cluster}: "
+                "set `cluster` to Slurm's ClusterName as sacct prints it"
+            )
+
+    def _upsert_runs(self, connection: Connection, runs: Sequence[Run], now: datetime) -> None:
+        if not runs:
+            return
+        staged = stage(connection, tables.run, rows.RUN, (rows.run_row(run, now) for run in runs))
+        upsert(
+            connection,
+            tables.run,
+            rows.RUN,
+            staged,
+            newest="end_at desc nulls last",
+            ignored=("recorded_at",),
+            guard="old.recorded_at <= excluded.recorded_at",
+        )
+
+    def _keep_rejected(self, connection: Connection, rejected: Sequence[RejectedRow], now: datetime) -> None:
+        if not rejected:
+            return
+        made = (rows.rejected_row(self.cluster, row, now) for row in rejected)
+        staged = stage(connection, tables.rejected_row, rows.REJECTED, made)
+        connection.execute(
+            text(
+                f"insert into fairshare.rejected_row select distinct on (digest) * from {staged} "  # noqa: S608
+                "order by digest, ctid on conflict do nothing"
+            )
+        )
+
+    def _move_watermark(self, connection: Connection, batch: Batch, now: datetime) -> None:
+        """Widen the stretch that was read; a batch that leaves a gap to it does not count as reading on."""
+        connection.execute(
+            text(
+                "insert into fairshare.poll as old values "
+                "(:cluster, :source, :start, :end, :now, :runs, :rejected) "
+                "on conflict (cluster, source) do update set "
+                "since = case when :end >= old.since then least(old.since, :start) else old.since end, "
+                "until = case when :start <= old.until then greatest(old.until, :end) else old.until end, "
+                "at = greatest(old.at, :now), runs = :runs, rejected = :rejected"
+            ),
+            {
+                "cluster": self.cluster,
+                "source": ACCOUNTING,
+                "start": batch.window.start,
+                "end": batch.window.end,
+                "now": now,
+                "runs": len(batch.runs),
+                "rejected": len(batch.rejected),
+            },
+        )
+
+    def watermark(self) -> datetime | None:
+        found = self._one("select until from fairshare.poll where cluster = :cluster and source = :s", s=ACCOUNTING)
+        return None if found is None else found["until"].astimezone(UTC)
+
+    def runs(self, window: Window) -> tuple[Run, ...]:
+        """The runs that overlap the window, by start; those that never started are left out."""
+        found = self._all(
+            "select * from fairshare.run where cluster = :cluster and start_at < :end "
+            "and (end_at is null or end_at > :start) order by start_at, key",
+            start=window.start,
+            end=window.end,
+        )
+        return tuple(rows.read_run(row) for row in found)
+
+    def runs_of(self, job_id: int) -> tuple[Run, ...]:
+        """Every attempt of a job, oldest first."""
+        found = self._all(
+            "select * from fairshare.run where cluster = :cluster and job_id = :job_id "
+            "order by submit_at, start_at nulls last, key",
+            job_id=job_id,
+        )
+        return tuple(rows.read_run(row) for row in found)
+
+    def rejected(self, since: datetime) -> tuple[Rejected, ...]:
+        """Rows that could not be read and were met first since then, oldest first."""
+        found = self._all(
+            "select * from fairshare.rejected_row where cluster = :cluster and first_at >= :since "
+            "order by first_at, digest",
+            since=since,
+        )
+        return tuple(
+            Rejected(RejectedRow(row["source"], row["text"], row["reason"]), row["first_at"].astimezone(UTC))
+            for row in found
+        )
+
+    # --- the picture ------------------------------------------------------------------------------
+
+    def record_picture(self, picture: Picture, capacity: Sequence[Capacity]) -> None:
+        """Replace the picture in one transaction. One older than what is there changes nothing of the queue."""
+        with self.database.transaction() as connection:
+            for one in capacity:
+                self._capacity_step(connection, one, picture.at)
+            self._retire_kinds(connection, {one.kind for one in capacity}, picture.at)
+            if self._claim_picture(connection, picture.at):
+                self._replace_queue(connection, picture)
+
+    def _claim_picture(self, connection: Connection, at: datetime) -> bool:
+        """Lock the picture's row, so that two writers queue up; false if it is newer than ours."""
+        key = {"cluster": self.cluster, "at": at}
+        connection.execute(text("insert into fairshare.picture values (:cluster, :at) on conflict do nothing"), key)
+        locked = text("select at from fairshare.picture where cluster = :cluster for update")
+        return bool(connection.execute(locked, key).scalar_one() <= at)
+
+    def _replace_queue(self, connection: Connection, picture: Picture) -> None:
+        whole = charged_whole(picture)
+        made = (self._job_row(job, whole) for job in picture.jobs)
+        jobs = stage(connection, tables.queue_job, rows.JOB, made)
+        key = {"cluster": self.cluster, "at": picture.at}
+        connection.execute(text(_SIGHT_DEPARTED), key)
+        connection.execute(text(_FORGET_SETTLED), key)
+        remove_others(connection, tables.queue_job, jobs, self.cluster)
+        upsert(connection, tables.queue_job, rows.JOB, jobs)
+        nodes = stage(
+            connection, tables.slurm_node, rows.NODE, (rows.node_row(self.cluster, node) for node in picture.nodes)
+        )
+        remove_others(connection, tables.slurm_node, nodes, self.cluster)
+        upsert(connection, tables.slurm_node, rows.NODE, nodes)
+        connection.execute(text("update fairshare.picture set at = :at where cluster = :cluster and at <> :at"), key)
+
+    def _job_row(self, job: Job, whole: Resources) -> rows.Row:
+        charged = self.ladder.is_charged(job.qos)
+        return rows.job_row(self.cluster, job, charged, self.rule.milli_gpus(job.wanted, whole))
+
+    def latest_queue(self) -> Picture | None:
+        """The newest picture, jobs by number and nodes by name; None before the first."""
+        with self.database.transaction() as connection:
+            key = {"cluster": self.cluster}
+            at = connection.execute(text("select at from fairshare.picture where cluster = :cluster"), key).scalar()
+            if at is None:
+                return None
+            jobs = connection.execute(
+                text("select * from fairshare.queue_job where cluster = :cluster order by job_id, label"), key
+            ).mappings()
+            nodes = connection.execute(
+                text("select * from fairshare.slurm_node where cluster = :cluster order by name"), key
+            ).mappings()
+            return Picture(
+                cluster=self.cluster,
+                at=at.astimezone(UTC),
+                jobs=tuple(rows.read_job(dict(row)) for row in jobs),
+                nodes=tuple(rows.read_node(dict(row)) for row in nodes),
+            )
+
+    # --- capacity ---------------------------------------------------------------------------------
+
+    def _capacity_step(self, connection: Connection, one: Capacity, at: datetime) -> None:
+        """A new row only where it differs from what is in force at that moment."""
+        connection.execute(
+            text(_CAPACITY_STEP),
+            {
+                "cluster": self.cluster,
+                "kind": clean(one.kind),
+                "at": at,
+                "installed": one.installed,
+                "down": one.down,
+                "drained": one.drained,
+                "allocated": one.allocated,
+            },
+        )
+
+    def _retire_kinds(self, connection: Connection, kinds: set[str], at: datetime) -> None:
+        """A GPU type that is in the cluster no more has none in service from now on."""
+        known = connection.execute(
+            text("select distinct kind from fairshare.capacity where cluster = :cluster and at <= :at"),
+            {"cluster": self.cluster, "at": at},
+        ).scalars()
+        for kind in sorted(set(known) - {clean(kind) for kind in kinds}):
+            self._capacity_step(connection, Capacity(kind, 0, 0, 0, 0), at)
+
+    def capacity(self, window: Window) -> tuple[Step, ...]:
+        found = self._all(_CAPACITY_ROWS, start=window.start, end=window.end)
+        steps = ((row["at"].astimezone(UTC), row["kind"], row["in_service"]) for row in found)
+        return capacity_steps(steps, window, self.rule)
+
+    def capacity_history(self, window: Window) -> tuple[tuple[datetime, Capacity], ...]:
+        """Every row of the step functions inside the window and those in force at its start, oldest first."""
+        found = self._all(_CAPACITY_ROWS, start=window.start, end=window.end)
+        return tuple(
+            (
+                row["at"].astimezone(UTC),
+                Capacity(row["kind"], row["installed"], row["down"], row["drained"], row["allocated"]),
+            )
+            for row in found
+        )
+
+    # --- usage ------------------------------------------------------------------------------------
+
+    def usage(self, window: Window, weight: Weight, now: datetime) -> Mapping[str, float]:
+        """Charged GPU-seconds by account (lower-case key), weighted, adjustments included."""
+        cut = parts(window, weight)
+        with self.database.transaction() as connection:
+            if weight.half_life is None:
+                charges = [(window, self._box(connection, window, now))]
+            else:
+                charges = self._by_part(connection, window, cut, now)
+            adjustments = self._adjustments(connection, window)
+        return weigh(adjust(charges, adjustments, now), weight, now)
+
+    def charges(self, window: Window, now: datetime) -> Charges:
+        """What the runs are charged inside the window, by account, in milli-GPU-seconds: exact, not adjusted."""
+        with self.database.transaction() as connection:
+            return self._box(connection, window, now)
+
+    def charges_by_hour(self, window: Window, now: datetime) -> tuple[tuple[Window, Charges], ...]:
+        """The same hour by hour (of UTC): the parts add up to the whole."""
+        with self.database.transaction() as connection:
+            return tuple(self._by_part(connection, window, window.hours(), now))
+
+    def _box(self, connection: Connection, window: Window, now: datetime) -> Charges:
+        found = connection.execute(text(_BOX), self._span(window, now))
+        return {row.account_key: int(row.amount) for row in found if row.amount}
+
+    def _by_part(
+        self, connection: Connection, window: Window, cut: Sequence[Window], now: datetime
+    ) -> list[tuple[Window, Charges]]:
+        if not cut:
+            return []
+        edges = [int(part.start.timestamp() // 1) for part in cut] + [int(window.end.timestamp() // 1)]
+        found = connection.execute(text(_EVENTS), {**self._span(window, now), "edges": edges})
+        charges: list[tuple[Window, Charges]] = [(part, {}) for part in cut]
+        for account, events in _grouped(found):
+            for (_, by_account), amount in zip(charges, _spread(events, edges), strict=True):
+                if amount:
+                    by_account[account] = amount
+        return charges
+
+    def _span(self, window: Window, now: datetime) -> dict[str, Any]:
+        return {"cluster": self.cluster, "start": window.start, "end": window.end, "now": now}
+
+    # --- adjustments ------------------------------------------------------------------------------
+
+    def add_adjustment(
+        self,
+        account: str,
+        milli_gpu_seconds: int,
+        at: datetime,
+        author: str,
+        reason: str,
+        expires: datetime | None = None,
+    ) -> Adjustment:
+        """Debit (positive) or credit (negative) an account by hand. It stays; undo it with its opposite."""
+        made = Adjustment(
+            str(uuid.uuid4()), clean(account), milli_gpu_seconds, at, clean(author), clean(reason), expires
+        )
+        with self.database.transaction() as connection:
+            connection.execute(
+                tables.adjustment.insert(),
+                {
+                    "cluster": self.cluster,
+                    "id": made.id,
+                    "account": made.account,
+                    "account_key": account_key(made.account),
+                    "milli_gpu_seconds": milli_gpu_seconds,
+                    "at": at,
+                    "author": made.author,
+                    "reason": made.reason,
+                    "expires_at": expires,
+                },
+            )
+        return made
+
+    def adjustments(self, window: Window) -> tuple[Adjustment, ...]:
+        """The adjustments made inside the window, expired ones too, oldest first."""
+        with self.database.transaction() as connection:
+            return self._adjustments(connection, window)
+
+    def _adjustments(self, connection: Connection, window: Window) -> tuple[Adjustment, ...]:
+        found = connection.execute(
+            text(
+                "select * from fairshare.adjustment where cluster = :cluster and at >= :start and at < :end "
+                "order by at, id"
+            ),
+            {"cluster": self.cluster, "start": window.start, "end": window.end},
+        )
+        return tuple(
+            Adjustment(
+                row.id,
+                row.account,
+                row.milli_gpu_seconds,
+                row.at.astimezone(UTC),
+                row.author,
+                row.reason,
+                None if row.expires_at is None else row.expires_at.astimezone(UTC),
+            )
+            for row in found
+        )
+
+    # --- facts ------------------------------------------------------------------------------------
+
+    def remember(self, name: str, value: Any, at: datetime) -> None:
+        """Keep a small thing (anything JSON can hold) under a name, in place of what was there."""
+        with self.database.transaction() as connection:
+            connection.execute(
+                text(
+                    "insert into fairshare.fact values (:cluster, :name, cast(:value as jsonb), :at) "
+                    "on conflict (cluster, name) do update set value = excluded.value, at = excluded.at"
+                ),
+                {"cluster": self.cluster, "name": name, "value": json.dumps(value), "at": at},
+            )
+
+    def recall(self, name: str) -> tuple[datetime, Any] | None:
+        """What was kept under the name and when; None if nothing was."""
+        found = self._one("select at, value from fairshare.fact where cluster = :cluster and name = :name", name=name)
+        return None if found is None else (found["at"].astimezone(UTC), found["value"])
+
+    # --- small helpers ----------------------------------------------------------------------------
+
+    def _one(self, sql: str, **parameters: Any) -> dict[str, Any] | None:
+        found = self._all(sql, **parameters)
+        return found[0] if found else None
+
+    def _all(self, sql: str, **parameters: Any) -> list[dict[str, Any]]:
+        with self.database.transaction() as connection:
+            result = connection.execute(text(sql), {"cluster": self.cluster, **parameters})
+            return [dict(row) for row in result.mappings()]
+
+
+Event = tuple[int, int, int]
+"""Part of the window (from 1), milli-GPUs that start less those that end in it, and the same times their moment."""
+
+
+def _grouped(found: Iterable[Any]) -> Iterable[tuple[str, list[Event]]]:
+    groups: dict[str, list[Event]] = {}
+    for row in found:
+        groups.setdefault(row.account_key, []).append((int(row.part), int(row.milli), int(row.moment)))
+    return groups.items()
+
+
+def _spread(events: Sequence[Event], edges: Sequence[int]) -> list[int]:
+    """Milli-GPU-seconds of each part: what is held all through it, and what starts or ends inside it.
+
+    >>> _spread([(1, 1000, 1000 * 5), (2, -1000, -1000 * 12)], [0, 10, 20, 30])
+    [5000, 2000, 0]
+    """
+    inside = {part: (milli, moment) for part, milli, moment in events}
+    held = 0
+    amounts = []
+    for part, (left, right) in enumerate(pairwise(edges), start=1):
+        milli, moment = inside.get(part, (0, 0))
+        amounts.append(held * (right - left) + milli * right - moment)
+        held += milli
+    return amounts
+
+
+# A job leaves when the new picture no longer shows it holding since the same moment.
+_SIGHT_DEPARTED = """
+    insert into fairshare.sighting as old
+        (cluster, job_id, start_at, last_seen, label, account, account_key, user_name, qos, gpus, gpu_count,
+         milli_gpus, charged)
+    select distinct on (q.job_id, q.start_at)
+           q.cluster, q.job_id, q.start_at, p.at, q.label, q.account, q.account_key, q.user_name, q.qos, q.gpus,
+           q.gpu_count, q.milli_gpus, q.charged
+    from fairshare.queue_job q
+    join fairshare.picture p on p.cluster = q.cluster
+    where q.cluster = :cluster and q.holding and q.start_at is not null and p.at < :at and not exists (
+        select from staging_queue_job n
+        where n.job_id = q.job_id and n.start_at = q.start_at and n.holding
+    )
+    order by q.job_id, q.start_at, q.label
+    on conflict (cluster, job_id, start_at) do update set last_seen = excluded.last_seen
+"""
+
+# A sighting has done its work when the job is back in the picture, or accounting has closed its run.
+_FORGET_SETTLED = """
+    delete from fairshare.sighting s
+    where s.cluster = :cluster and (
+        exists (
+            select from staging_queue_job n
+            where n.job_id = s.job_id and n.start_at = s.start_at and n.holding
+        )
+        or exists (
+            select from fairshare.run r
+            where r.cluster = s.cluster and r.job_id = s.job_id and r.start_at >= s.start_at
+              and r.end_at is not null and r.state <> 'RESIZING'
+        )
+    )
+"""
+
+_CAPACITY_STEP = """
+    insert into fairshare.capacity as old
+    select :cluster, cast(:kind as text), cast(:at as timestamptz),
+           cast(:installed as integer), cast(:down as integer), cast(:drained as integer), cast(:allocated as integer)
+    where not exists (
+        select from (
+            select * from fairshare.capacity
+            where cluster = :cluster and kind = :kind and at <= :at order by at desc limit 1
+        ) now
+        where (now.installed, now.down, now.drained, now.allocated) = (:installed, :down, :drained, :allocated)
+    )
+    on conflict (cluster, kind, at) do update set
+        installed = excluded.installed, down = excluded.down, drained = excluded.drained,
+        allocated = excluded.allocated
+"""
+
+_CAPACITY_ROWS = """
+    select at, kind, installed, down, drained, allocated, installed - down - drained as in_service
+    from fairshare.capacity c
+    where cluster = :cluster and at < :end and at >= coalesce((
+        select max(before.at) from fairshare.capacity before
+        where before.cluster = c.cluster and before.kind = c.kind and before.at <= :start
+    ), '-infinity')
+    order by at, kind
+"""

@@ -1,0 +1,418 @@
+"""A twin of the Postgres store, in memory: for tests, dry runs and the simulator. The same answers, nothing kept."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from slurm_fairshare.core.cluster import Capacity, Job, Picture
+from slurm_fairshare.core.contract import Ladder
+from slurm_fairshare.core.decisions import OPEN, Decision, Outcome, Recorded
+from slurm_fairshare.core.fairshare import Ranking
+from slurm_fairshare.core.plan import describe
+from slurm_fairshare.core.records import Batch, TickReport
+from slurm_fairshare.core.resources import ChargeRule, Resources
+from slurm_fairshare.core.runs import Run
+from slurm_fairshare.core.tree import Changeset, account_key
+from slurm_fairshare.core.window import Step, Weight, Window, milli_gpu_seconds
+from slurm_fairshare.errors import NotLeading, StoreError
+from slurm_fairshare.store.budgets import Sets, check_addition
+from slurm_fairshare.store.facts import Adjustment, Failure, Rejected, TickFacts
+from slurm_fairshare.store.journal import KEEP_HOURLY, KEEP_TICKS, pushed_labels
+from slurm_fairshare.store.weighing import Charges, adjust, capacity_steps, parts, weigh
+
+RESIZING = "RESIZING"
+"""State of the closed part of a job that goes on with another size."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    run: Run
+    recorded: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class _Sighting:
+    """A job that has left the picture, and when it was last in it."""
+
+    run: Run
+    last_seen: datetime
+
+
+class MemoryStore:
+    """Implements the Store port; see PostgresStore for what each method promises."""
+
+    def __init__(self, cluster: str, rule: ChargeRule | None = None, ladder: Ladder | None = None) -> None:
+        self.cluster, self.rule, self.ladder = cluster, rule or ChargeRule(), ladder or Ladder.default()
+        self._runs: dict[str, _Kept] = {}
+        self._rejected: dict[tuple[str, str], Rejected] = {}
+        self._read: Window | None = None
+        self._picture: Picture | None = None
+        self._sightings: dict[tuple[int, datetime], _Sighting] = {}
+        self._capacity: dict[str, dict[datetime, Capacity]] = {}
+        self._adjustments: list[Adjustment] = []
+        self._facts: dict[str, tuple[datetime, Any]] = {}
+        self._changesets: list[Changeset] = []
+        self._ticks: dict[datetime, TickReport] = {}
+        self._hourly: set[datetime] = set()
+        self._labels: dict[datetime, dict[str, int]] = {}
+        self._failures: dict[tuple[datetime, str], Failure] = {}
+        self._decisions: dict[str, Recorded] = {}
+        self._outcomes: dict[str, dict[tuple[datetime, Outcome], str]] = {}
+        self._led = False
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+    # --- runs -------------------------------------------------------------------------------------
+
+    def record_runs(self, batch: Batch, now: datetime) -> None:
+        others = sorted({run.cluster for run in batch.runs} - {self.cluster})
+        if others:
+            raise StoreError(
+                f"accounting gave runs of cluster {', '.join(others)}, but this ledger is for {self.cluster}: "
+                "set `cluster` to Slurm's ClusterName as sacct prints it"
+            )
+        for run in _newest(batch.runs):
+            old = self._runs.get(run.key)
+            if old is None or (old.recorded <= now and old.run != run):
+                self._runs[run.key] = _Kept(run, now)
+        for row in batch.rejected:
+            self._rejected.setdefault((row.source, row.text), Rejected(row, now))
+        self._read = batch.window if self._read is None else _joined(self._read, batch.window)
+
+    def watermark(self) -> datetime | None:
+        return None if self._read is None else self._read.end
+
+    def runs(self, window: Window) -> tuple[Run, ...]:
+        found = [
+            run
+            for run in self._all_runs()
+            if run.start is not None and run.start < window.end and (run.end is None or run.end > window.start)
+        ]
+        return tuple(sorted(found, key=lambda run: (run.start, run.key)))
+
+    def runs_of(self, job_id: int) -> tuple[Run, ...]:
+        found = [run for run in self._all_runs() if run.job_id == job_id]
+        return tuple(sorted(found, key=lambda run: (run.submit, run.start is None, run.start, run.key)))
+
+    def rejected(self, since: datetime) -> tuple[Rejected, ...]:
+        found = [one for one in self._rejected.values() if one.first >= since]
+        return tuple(sorted(found, key=lambda one: one.first))
+
+    def _all_runs(self) -> list[Run]:
+        return [kept.run for kept in self._runs.values()]
+
+    # --- the picture ------------------------------------------------------------------------------
+
+    def record_picture(self, picture: Picture, capacity: Sequence[Capacity]) -> None:
+        kinds = {one.kind for one in capacity}
+        gone = [Capacity(kind, 0, 0, 0, 0) for kind in sorted(self._capacity.keys() - kinds)]
+        for one in (*capacity, *gone):
+            steps = self._capacity.setdefault(one.kind, {})
+            before = max((at for at in steps if at <= picture.at), default=None)
+            if before is None or steps[before] != one:
+                steps[picture.at] = one
+        if self._picture is None or self._picture.at <= picture.at:
+            self._replace(picture)
+
+    def _replace(self, picture: Picture) -> None:
+        alive = {(job.job_id, job.start) for job in picture.jobs if job.holding}
+        before = self._picture
+        if before is not None and before.at < picture.at:
+            for run in self._shown(before):
+                if run.start is not None and (run.job_id, run.start) not in alive:
+                    self._sightings[run.job_id, run.start] = _Sighting(run, before.at)
+        closed = [run for run in self._all_runs() if run.end is not None and run.state != RESIZING]
+        self._sightings = {
+            key: seen
+            for key, seen in self._sightings.items()
+            if key not in alive and not any(_of(run, *key) for run in closed)
+        }
+        self._picture = picture
+
+    def _shown(self, picture: Picture) -> Iterator[Run]:
+        """Jobs that hold GPUs in the picture, as runs without an end."""
+        whole = Resources()
+        for node in picture.nodes:
+            whole = whole.plus(node.total)
+        for job in picture.jobs:
+            if job.holding and job.start is not None:
+                yield self._run_of(job, whole)
+
+    def _run_of(self, job: Job, whole: Resources) -> Run:
+        return Run(
+            cluster=self.cluster,
+            key="",
+            job_id=job.job_id,
+            label=job.label,
+            account=job.account,
+            user=job.user,
+            uid=job.uid,
+            partition=",".join(job.partitions),
+            qos=job.qos,
+            state=job.state,
+            submit=job.submit,
+            eligible=job.eligible,
+            start=job.start,
+            end=None,
+            held=job.wanted,
+            milli_gpus=self.rule.milli_gpus(job.wanted, whole),
+            charged=self.ladder.is_charged(job.qos),
+            contract=job.contract,
+        )
+
+    def latest_queue(self) -> Picture | None:
+        if self._picture is None:
+            return None
+        jobs = sorted(self._picture.jobs, key=lambda job: (job.job_id, job.label))
+        nodes = sorted(self._picture.nodes, key=lambda node: node.name)
+        return replace(self._picture, jobs=tuple(jobs), nodes=tuple(nodes))
+
+    # --- capacity ---------------------------------------------------------------------------------
+
+    def capacity(self, window: Window) -> tuple[Step, ...]:
+        found = self.capacity_history(window)
+        return capacity_steps(((at, one.kind, one.in_service) for at, one in found), window, self.rule)
+
+    def capacity_history(self, window: Window) -> tuple[tuple[datetime, Capacity], ...]:
+        found: list[tuple[datetime, Capacity]] = []
+        for steps in self._capacity.values():
+            first = max((at for at in steps if at <= window.start), default=None)
+            found += [(at, one) for at, one in steps.items() if at < window.end and (first is None or at >= first)]
+        return tuple(sorted(found, key=lambda row: (row[0], row[1].kind)))
+
+    # --- usage ------------------------------------------------------------------------------------
+
+    def usage(self, window: Window, weight: Weight, now: datetime) -> Mapping[str, float]:
+        charges = [(part, self.charges(part, now)) for part in parts(window, weight)]
+        return weigh(adjust(charges, self._adjustments, now), weight, now)
+
+    def charges(self, window: Window, now: datetime) -> Charges:
+        accounts: dict[str, list[Run]] = {}
+        for run in self._counted():
+            if run.charged:
+                accounts.setdefault(account_key(run.account), []).append(run)
+        found = {account: milli_gpu_seconds(runs, window, now) for account, runs in accounts.items()}
+        return {account: amount for account, amount in found.items() if amount}
+
+    def charges_by_hour(self, window: Window, now: datetime) -> tuple[tuple[Window, Charges], ...]:
+        return tuple((hour, self.charges(hour, now)) for hour in window.hours())
+
+    def _counted(self) -> Iterator[Run]:
+        """What each run counts; the rule stands in words at the view fairshare.run_usage."""
+        shown = [] if self._picture is None else list(self._shown(self._picture))
+        known = [run for run in self._all_runs() if run.start is not None]
+        for run in known:
+            yield run if run.end is not None or self._open_ended(run, shown) else self._capped(run)
+        for run in shown:
+            parts_of_it = [old for old in known if _of(old, run.job_id, run.start)]
+            if all(old.state == RESIZING for old in parts_of_it):
+                ends = [old.end for old in parts_of_it if old.end is not None]
+                yield replace(run, start=max([*ends, *([run.start] if run.start else [])]))
+        for (job_id, start), seen in self._sightings.items():
+            if not any(_of(old, job_id, start) for old in known):
+                yield replace(seen.run, end=seen.last_seen)
+
+    def _open_ended(self, run: Run, shown: Iterable[Run]) -> bool:
+        """Whether a run without an end goes on: the picture shows it alive, or cannot know it yet."""
+        if self._picture is None or (run.start is not None and run.start > self._picture.at):
+            return True
+        return any(_of(run, job.job_id, job.start) for job in shown)
+
+    def _capped(self, run: Run) -> Run:
+        ends = [seen.last_seen for (job_id, start), seen in self._sightings.items() if _of(run, job_id, start)]
+        return replace(run, end=max([*ends, *([run.start] if run.start else [])]))
+
+    # --- adjustments and facts --------------------------------------------------------------------
+
+    def add_adjustment(
+        self,
+        account: str,
+        milli_gpu_seconds: int,
+        at: datetime,
+        author: str,
+        reason: str,
+        expires: datetime | None = None,
+    ) -> Adjustment:
+        made = Adjustment(str(uuid.uuid4()), account, milli_gpu_seconds, at, author, reason, expires)
+        self._adjustments.append(made)
+        return made
+
+    def adjustments(self, window: Window) -> tuple[Adjustment, ...]:
+        found = [one for one in self._adjustments if window.start <= one.at < window.end]
+        return tuple(sorted(found, key=lambda one: (one.at, one.id)))
+
+    def remember(self, name: str, value: Any, at: datetime) -> None:
+        self._facts[name] = (at, value)
+
+    def recall(self, name: str) -> tuple[datetime, Any] | None:
+        return self._facts.get(name)
+
+    # --- budgets ----------------------------------------------------------------------------------
+
+    def changesets(self) -> tuple[Changeset, ...]:
+        return tuple(self._changesets)
+
+    def add_changeset(
+        self,
+        author: str,
+        reason: str,
+        effective: datetime,
+        sets: Sets,
+        expected_last_id: int | None = None,
+        created: datetime | None = None,
+    ) -> Changeset:
+        new = Changeset(
+            id=len(self._changesets) + 1,
+            author=author,
+            reason=reason,
+            created=(created or datetime.now(UTC)).astimezone(UTC),
+            effective=effective.astimezone(UTC),
+            sets={parent: tuple(shares) for parent, shares in sets.items()},
+        )
+        check_addition(self._changesets, new, expected_last_id)
+        self._changesets.append(new)
+        return new
+
+    # --- the journal ------------------------------------------------------------------------------
+
+    @contextmanager
+    def lead(self) -> Iterator[None]:
+        if self._led:
+            raise NotLeading(
+                f"another daemon leads cluster {self.cluster}; this one stands by and takes over when that one ends"
+            )
+        self._led = True
+        try:
+            yield
+        finally:
+            self._led = False
+
+    def assure_lead(self) -> None:
+        """Nobody can take it away here."""
+
+    def record_tick(self, report: TickReport) -> None:
+        before = max((at for at in self._ticks if at < report.at), default=None)
+        held = {} if before is None else self._labels[before]
+        accounts = {account_key(leaf.account) for leaf in report.ranking.leaves}
+        now = held | (pushed_labels(report.changes) if report.pushed else {})
+        self._drop(report.at)
+        self._labels[report.at] = {account: label for account, label in now.items() if account in accounts}
+        self._ticks[report.at] = report
+        if not any(_hour(at) == _hour(report.at) for at in self._hourly):
+            self._hourly.add(report.at)
+        self.prune(report.at)
+
+    def prune(self, at: datetime, keep_ticks: int = KEEP_TICKS, keep_hourly: timedelta = KEEP_HOURLY) -> None:
+        newest = sorted(self._ticks, reverse=True)[: max(keep_ticks, 1)]
+        for old in list(self._ticks):
+            if (old not in newest and old not in self._hourly) or old < at - keep_hourly:
+                self._drop(old)
+
+    def _drop(self, at: datetime) -> None:
+        self._ticks.pop(at, None)
+        self._labels.pop(at, None)
+        self._hourly.discard(at)
+
+    def last_ranking(self) -> tuple[datetime, Ranking] | None:
+        return self.ranking_at(None)
+
+    def ranking_at(self, at: datetime | None) -> tuple[datetime, Ranking] | None:
+        newest = max((one for one in self._ticks if at is None or one <= at), default=None)
+        return None if newest is None else (newest, self._ticks[newest].ranking)
+
+    def labels(self) -> Mapping[str, int]:
+        return {} if not self._ticks else dict(self._labels[max(self._ticks)])
+
+    def last_tick(self) -> TickFacts | None:
+        if not self._ticks:
+            return None
+        report = self._ticks[max(self._ticks)]
+        return TickFacts(
+            at=report.at,
+            finished=report.finished,
+            window=report.window,
+            pushed=report.pushed,
+            changes=tuple(describe(change) for change in report.changes),
+            unknown_accounts=report.unknown_accounts,
+            unbudgeted_accounts=report.unbudgeted_accounts,
+            failures=tuple(one for one in self.failures(report.at) if one.at > report.at),
+        )
+
+    def record_failure(self, at: datetime, phase: str, error: str) -> None:
+        self._failures[at, phase] = Failure(at, phase, error)
+
+    def failures(self, since: datetime) -> tuple[Failure, ...]:
+        found = [one for one in self._failures.values() if one.at >= since]
+        return tuple(sorted(found, key=lambda one: (one.at, one.phase)))
+
+    # --- decisions --------------------------------------------------------------------------------
+
+    def decide(self, decisions: Sequence[Decision]) -> None:
+        for one in decisions:
+            self._decisions.setdefault(one.id, Recorded(one, Outcome.DECIDED, one.at))
+            self._outcomes.setdefault(one.id, {(one.at, Outcome.DECIDED): ""})
+
+    def settle(self, decision_id: str, outcome: Outcome, at: datetime, detail: str = "") -> None:
+        if decision_id not in self._decisions:
+            raise StoreError(f"decision {decision_id} was never recorded; record it before carrying it out")
+        self._decisions[decision_id] = Recorded(self._decisions[decision_id].decision, outcome, at, detail)
+        self._outcomes[decision_id].setdefault((at, outcome), detail)
+
+    def decisions(self, since: datetime) -> tuple[Recorded, ...]:
+        return self._found(lambda one: one.decision.at >= since)
+
+    def open_decisions(self) -> tuple[Recorded, ...]:
+        return self._found(lambda one: one.outcome in OPEN and not one.decision.dry_run)
+
+    def decisions_about(self, job_id: int) -> tuple[Recorded, ...]:
+        return self._found(
+            lambda one: (
+                one.decision.victim.job_id == job_id
+                or (one.decision.preemptor is not None and one.decision.preemptor.job_id == job_id)
+            )
+        )
+
+    def outcomes(self, decision_id: str) -> tuple[tuple[datetime, Outcome, str], ...]:
+        found = self._outcomes.get(decision_id, {})
+        ordered = sorted(found.items(), key=lambda item: (item[0][0], item[0][1].value))
+        return tuple((at, outcome, detail) for (at, outcome), detail in ordered)
+
+    def _found(self, wanted: Callable[[Recorded], bool]) -> tuple[Recorded, ...]:
+        found = [one for one in self._decisions.values() if wanted(one)]
+        return tuple(sorted(found, key=lambda one: (one.decision.at, one.decision.id)))
+
+
+def _newest(runs: Sequence[Run]) -> Iterable[Run]:
+    """One run per key: of several the one that ended last, else the last named."""
+    found: dict[str, Run] = {}
+    for run in runs:
+        old = found.get(run.key)
+        if old is None or _end(run) >= _end(old):
+            found[run.key] = run
+    return found.values()
+
+
+def _end(run: Run) -> datetime:
+    return run.end or datetime.min.replace(tzinfo=UTC)
+
+
+def _joined(read: Window, new: Window) -> Window:
+    """The stretch read without a gap."""
+    start = min(read.start, new.start) if new.end >= read.start else read.start
+    end = max(read.end, new.end) if new.start <= read.end else read.end
+    return Window(start, end)
+
+
+def _of(run: Run, job_id: int, start: datetime | None) -> bool:
+    """Whether this is a run of the job as it started at `start`, or a later part of it."""
+    return run.job_id == job_id and run.start is not None and start is not None and run.start >= start
+
+
+def _hour(at: datetime) -> datetime:
+    return at.astimezone(UTC).replace(minute=0, second=0, microsecond=0)

@@ -1,0 +1,338 @@
+"""Values of the core as rows of the tables, and back. Nothing is lost either way."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import Table
+
+from slurm_fairshare.core.cluster import Job, Node
+from slurm_fairshare.core.contract import Contract, Priority
+from slurm_fairshare.core.decisions import Decision, Outcome, Recorded, Rule, Side
+from slurm_fairshare.core.resources import Resources
+from slurm_fairshare.core.runs import RejectedRow, Run
+from slurm_fairshare.core.tree import account_key
+from slurm_fairshare.store import tables
+
+Row = tuple[Any, ...]
+"""A row to write: one value for each of the table's columns, in their order."""
+Read = Mapping[str, Any]
+"""A row as it is read: values by column name."""
+
+
+def columns(table: Table) -> tuple[str, ...]:
+    """The names of a table's columns, in the order in which a row of it is written."""
+    return tuple(column.name for column in table.columns)
+
+
+def clean(text: str) -> str:
+    """What Postgres can keep of a text: a NUL and bytes that are no UTF-8 are written out as escapes.
+
+    >>> clean("a\\x00b"), clean("caf\\udce9"), clean("plain")
+    ('a\\\\x00b', 'caf\\\\udce9', 'plain')
+    """
+    if text.isascii() and "\0" not in text:
+        return text
+    return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\x00")
+
+
+def _utc(at: datetime | None) -> datetime | None:
+    return None if at is None else at.astimezone(UTC)
+
+
+def _sure(at: datetime) -> datetime:
+    return at.astimezone(UTC)
+
+
+# --- parts ----------------------------------------------------------------------------------------
+
+
+def gpus_json(gpus: Mapping[str, int]) -> str:
+    return _gpus_json(tuple(sorted(gpus.items())))
+
+
+@lru_cache(maxsize=4096)
+def _gpus_json(items: tuple[tuple[str, int], ...]) -> str:
+    return json.dumps({clean(kind): count for kind, count in items})
+
+
+def _resources(row: Read, prefix: str = "") -> Resources:
+    return Resources(dict(row[f"{prefix}gpus"]), row[f"{prefix}cpus"], row[f"{prefix}memory_mb"])
+
+
+def _contract_row(contract: Contract | None) -> Row:
+    if contract is None:
+        return (None, None, None, None)
+    notice = None if contract.notice is None else clean(contract.notice)
+    return (contract.min_runtime, contract.resumable, contract.priority.value, notice)
+
+
+def _contract(row: Read) -> Contract | None:
+    if row["min_runtime"] is None:
+        return None
+    return Contract(row["min_runtime"], row["resumable"], Priority(row["team_priority"]), row["notice"])
+
+
+def _words(words: Sequence[str]) -> list[str]:
+    return [clean(word) for word in words]
+
+
+# --- runs -----------------------------------------------------------------------------------------
+
+RUN = columns(tables.run)
+
+
+def run_row(run: Run, recorded: datetime) -> Row:
+    account = clean(run.account)
+    return (
+        run.cluster,
+        clean(run.key),
+        run.job_id,
+        clean(run.label),
+        account,
+        account_key(account),
+        clean(run.user),
+        run.uid,
+        clean(run.partition),
+        clean(run.qos),
+        clean(run.state),
+        run.submit,
+        run.eligible,
+        run.start,
+        run.end,
+        gpus_json(run.held.gpus),
+        run.held.gpu_count,
+        run.held.cpus,
+        run.held.memory_mb,
+        run.milli_gpus,
+        run.charged,
+        *_contract_row(run.contract),
+        clean(run.nodes),
+        clean(run.flag),
+        recorded,
+    )
+
+
+def read_run(row: Read) -> Run:
+    return Run(
+        cluster=row["cluster"],
+        key=row["key"],
+        job_id=row["job_id"],
+        label=row["label"],
+        account=row["account"],
+        user=row["user_name"],
+        uid=row["uid"],
+        partition=row["partition"],
+        qos=row["qos"],
+        state=row["state"],
+        submit=_sure(row["submit_at"]),
+        eligible=_utc(row["eligible_at"]),
+        start=_utc(row["start_at"]),
+        end=_utc(row["end_at"]),
+        held=_resources(row),
+        milli_gpus=row["milli_gpus"],
+        charged=row["charged"],
+        contract=_contract(row),
+        nodes=row["nodes"],
+        flag=row["flag"],
+    )
+
+
+REJECTED = columns(tables.rejected_row)
+
+
+def rejected_row(cluster: str, row: RejectedRow, first: datetime) -> Row:
+    source, words = clean(row.source), clean(row.text)
+    digest = hashlib.sha256(f"{source}\0{words}".encode()).hexdigest()
+    return (cluster, digest, source, words, clean(row.reason), first)
+
+
+# --- the picture ----------------------------------------------------------------------------------
+
+JOB = columns(tables.queue_job)
+
+
+def job_row(cluster: str, job: Job, charged: bool, milli_gpus: int) -> Row:
+    account = clean(job.account)
+    return (
+        cluster,
+        job.job_id,
+        clean(job.label),
+        clean(job.name),
+        account,
+        account_key(account),
+        clean(job.user),
+        job.uid,
+        _words(job.partitions),
+        clean(job.qos),
+        clean(job.state),
+        clean(job.reason),
+        job.priority,
+        job.submit,
+        job.eligible,
+        job.start,
+        job.time_limit,
+        gpus_json(job.wanted.gpus),
+        job.wanted.gpu_count,
+        job.wanted.cpus,
+        job.wanted.memory_mb,
+        job.node_count,
+        _words(job.nodes),
+        _by_node_json(job.by_node),
+        *_contract_row(job.contract),
+        job.requeueable,
+        job.batch,
+        job.array_size,
+        job.array_limit,
+        job.het_leader,
+        job.restarts,
+        _words(job.constraints),
+        job.holding,
+        charged,
+        milli_gpus,
+    )
+
+
+def _by_node_json(by_node: Mapping[str, Resources]) -> str:
+    return json.dumps(
+        {
+            clean(name): {"gpus": dict(part.gpus), "cpus": part.cpus, "memory_mb": part.memory_mb}
+            for name, part in sorted(by_node.items())
+        }
+    )
+
+
+def read_job(row: Read) -> Job:
+    return Job(
+        job_id=row["job_id"],
+        label=row["label"],
+        account=row["account"],
+        user=row["user_name"],
+        uid=row["uid"],
+        partitions=tuple(row["partitions"]),
+        qos=row["qos"],
+        state=row["state"],
+        reason=row["reason"],
+        priority=row["priority"],
+        submit=_sure(row["submit_at"]),
+        eligible=_utc(row["eligible_at"]),
+        start=_utc(row["start_at"]),
+        time_limit=row["time_limit"],
+        wanted=_resources(row),
+        node_count=row["node_count"],
+        nodes=tuple(row["nodes"]),
+        by_node={name: _resources(part) for name, part in row["by_node"].items()},
+        contract=_contract(row),
+        requeueable=row["requeueable"],
+        batch=row["batch"],
+        array_size=row["array_size"],
+        array_limit=row["array_limit"],
+        het_leader=row["het_leader"],
+        restarts=row["restarts"],
+        name=row["name"],
+        constraints=tuple(row["constraints"]),
+    )
+
+
+NODE = columns(tables.slurm_node)
+
+
+def node_row(cluster: str, node: Node) -> Row:
+    return (
+        cluster,
+        clean(node.name),
+        sorted(_words(tuple(node.states))),
+        _words(node.partitions),
+        _words(node.features),
+        clean(node.reason),
+        gpus_json(node.total.gpus),
+        node.total.cpus,
+        node.total.memory_mb,
+        gpus_json(node.allocated.gpus),
+        node.allocated.cpus,
+        node.allocated.memory_mb,
+    )
+
+
+def read_node(row: Read) -> Node:
+    return Node(
+        name=row["name"],
+        states=frozenset(row["states"]),
+        total=_resources(row),
+        allocated=_resources(row, "allocated_"),
+        partitions=tuple(row["partitions"]),
+        features=tuple(row["features"]),
+        reason=row["reason"],
+    )
+
+
+# --- decisions ------------------------------------------------------------------------------------
+
+
+def _side_row(name: str, side: Side | None) -> dict[str, Any]:
+    if side is None:
+        return {}
+    return {
+        f"{name}_job_id": side.job_id,
+        f"{name}_label": clean(side.label),
+        f"{name}_user": clean(side.user),
+        f"{name}_account": clean(side.account),
+        f"{name}_leaf": clean(side.leaf),
+        f"{name}_node": clean(side.node),
+        f"{name}_ratio": side.ratio,
+        f"{name}_gpus": side.gpus,
+    }
+
+
+def _side(name: str, row: Read) -> Side:
+    parts = ("job_id", "label", "user", "account", "leaf", "node", "ratio", "gpus")
+    return Side(**{part: row[f"{name}_{part}"] for part in parts})
+
+
+def decision_row(cluster: str, decision: Decision) -> dict[str, Any]:
+    """A new decision: nothing done about it yet."""
+    return {
+        "cluster": cluster,
+        "id": decision.id,
+        "at": decision.at,
+        "rule": decision.rule.value,
+        **_side_row("victim", decision.victim),
+        "started_at": decision.started,
+        "min_runtime": decision.min_runtime,
+        "over_minimum": decision.over_minimum,
+        "resumable": decision.resumable,
+        "requeue": decision.requeue,
+        **_side_row("preemptor", decision.preemptor),
+        "hysteresis": decision.hysteresis,
+        "nodes": _words(decision.nodes),
+        "notice": decision.notice,
+        "dry_run": decision.dry_run,
+        "outcome": Outcome.DECIDED.value,
+        "changed_at": decision.at,
+        "detail": "",
+    }
+
+
+def read_recorded(row: Read) -> Recorded:
+    decision = Decision(
+        id=row["id"],
+        at=_sure(row["at"]),
+        rule=Rule(row["rule"]),
+        victim=_side("victim", row),
+        started=_sure(row["started_at"]),
+        min_runtime=row["min_runtime"],
+        over_minimum=row["over_minimum"],
+        resumable=row["resumable"],
+        requeue=row["requeue"],
+        preemptor=None if row["preemptor_job_id"] is None else _side("preemptor", row),
+        hysteresis=row["hysteresis"],
+        nodes=tuple(row["nodes"]),
+        notice=row["notice"],
+        dry_run=row["dry_run"],
+    )
+    return Recorded(decision, Outcome(row["outcome"]), _sure(row["changed_at"]), row["detail"])
