@@ -227,19 +227,26 @@ class Cluster:
                 self.slurm_output("scontrol", "update", f"nodename={node}", "state=resume")
 
     def _delete_accounting(self) -> None:
-        users = self._names("user", "user") - OWN_USERS
-        if users:
-            self.sacctmgr("delete", "user", ",".join(sorted(users)))
-        accounts = self._names("account", "account") - OWN_ACCOUNTS
-        if accounts:
-            self.sacctmgr("delete", "account", ",".join(sorted(accounts)))
+        self._delete("user", self._names("user", "user") - OWN_USERS)
+        self._delete("account", self._names("account", "account") - OWN_ACCOUNTS)
         qos = self._names("qos", "name") - OWN_QOS
         if qos:
+            changes = ("qos=normal", "defaultqos=-1", "priority=-1")
             for account in sorted(OWN_ACCOUNTS):
-                self.sacctmgr(
-                    "modify", "account", account, "set", "qos=normal", "defaultqos=-1", "priority=-1"
-                )
-            self.sacctmgr("delete", "qos", ",".join(sorted(qos)))
+                self.sacctmgr("modify", "account", account, "set", *changes)
+        self._delete("qos", qos)
+
+    def _delete(self, entity: str, names: frozenset[str]) -> None:
+        if not names:
+            return
+        argv = ["sacctmgr", "-i", "delete", entity, ",".join(sorted(names))]
+        # slurmdbd refuses while it has not heard yet that the last job has ended
+        self.wait(
+            lambda: self.sh("slurmctld", argv, check=False),
+            30,
+            f"{entity} {', '.join(sorted(names))} to be deleted",
+            until=lambda done: done.returncode == 0,
+        )
 
     def _names(self, entity: str, column: str) -> frozenset[str]:
         return frozenset(self.slurm_output("sacctmgr", "-nP", "show", entity, f"format={column}").split())
