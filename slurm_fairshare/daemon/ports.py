@@ -87,6 +87,9 @@ class Journal(Protocol):
     def lead(self) -> AbstractContextManager[None]:
         """Hold the cluster's leadership for the block; NotLeading if another daemon holds it."""
 
+    def assure_lead(self) -> None:
+        """NotLeading if leadership was held and is lost: asked right before anything is changed in Slurm."""
+
     def record_tick(self, report: TickReport) -> None: ...
 
     def record_failure(self, at: datetime, phase: str, error: str) -> None: ...

@@ -50,6 +50,7 @@ def _decide(slurm: Slurm, store: Store, config: Config, now: datetime, recent: t
 
 def _advance(slurm: Slurm, store: Store, config: Config, now: datetime, one: Recorded) -> Recorded:
     """Take one open decision a step further and record what came of it."""
+    store.assure_lead()
     outcome, detail = _next(slurm, config, now, one)
     if outcome is one.outcome:
         return one

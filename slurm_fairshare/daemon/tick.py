@@ -47,6 +47,7 @@ def tick(slurm: Slurm, store: Store, config: Config, now: datetime, *, dry_run: 
         with steps("apply"):
             if push and changes:
                 _refuse_stale(picture, config, steps.elapsed)
+                store.assure_lead()
                 slurm.carry_out(changes)
         report = TickReport(
             at=now,

@@ -1,0 +1,155 @@
+"""One rebalance pass: recorded before it is done, on the right run, and told in words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from slurm_fairshare.core.decisions import Outcome
+from slurm_fairshare.core.rebalance import Why
+from slurm_fairshare.errors import SlurmRefused, SlurmUnreachable, StaleData
+from tests.daemon.world import T0, World, terms, world
+
+
+def contested(
+    contract_seconds: int = 60, *, resumable: bool = True, notice: str | None = None
+) -> tuple[World, int, int]:
+    """Robotics holds both nodes past its minimum; vision waits for one of them."""
+    it = world()
+    it.tick()
+    victim = it.run("robotics", 8, terms(contract_seconds, resumable=resumable, notice=notice))
+    it.run("robotics", 8, terms(8 * 3600))
+    taker = it.wait("vision", 8, terms(60))
+    it.slurm.advance(contract_seconds)
+    it.tick()
+    return it, victim, taker
+
+
+def test_a_run_past_its_minimum_is_requeued_and_told_why() -> None:
+    it, victim, taker = contested()
+    report = it.rebalance()
+    assert [one.outcome for one in report.recorded] == [Outcome.REQUEUED]
+    assert it.slurm.log == [f"requeue {victim}"]
+    comment = it.slurm.comment(victim)
+    assert comment.startswith("fairshare min_runtime=60")
+    assert f"for job {taker} of user-vision" in comment
+    assert "lab/robotics has used" in comment
+    job = it.slurm.job(victim)
+    assert job is not None
+    assert (job.state, job.restarts) == ("PENDING", 1)
+
+
+def test_nobody_is_stopped_before_its_minimum() -> None:
+    it, _, _ = contested()
+    it.slurm.now = T0
+    assert it.rebalance().recorded == ()
+
+
+def test_a_dry_run_shows_the_decision_and_does_nothing() -> None:
+    it, _, _ = contested()
+    report = it.rebalance(dry_run=True)
+    assert [one.decision.dry_run for one in report.recorded] == [True]
+    assert it.slurm.log == []
+    assert it.store.decisions(T0) == ()
+
+
+def test_the_decision_is_recorded_before_it_is_carried_out() -> None:
+    it, _, _ = contested()
+    it.slurm.fail("requeue", SlurmUnreachable("slurmctld is gone"))
+    with pytest.raises(SlurmUnreachable):
+        it.rebalance()
+    assert [one.outcome for one in it.store.decisions(T0)] == [Outcome.DECIDED]
+    it.slurm.heal()
+    it.slurm.advance(5)
+    assert [one.outcome for one in it.rebalance().recorded] == [Outcome.REQUEUED]
+
+
+@pytest.mark.parametrize("what", ["ended", "restarted"])
+def test_a_run_that_ended_or_was_restarted_in_between_is_left_alone(what: str) -> None:
+    it, victim, _ = contested()
+    it.slurm.fail("requeue", SlurmUnreachable("not now"))
+    with pytest.raises(SlurmUnreachable):
+        it.rebalance()
+    it.slurm.heal()
+    if what == "ended":
+        it.slurm.finish(victim)
+    else:
+        it.slurm.requeue(victim)
+        it.slurm.advance(1)
+        it.slurm.start(victim)
+        it.slurm.log.clear()
+    report = it.rebalance()
+    assert Outcome.GONE in [one.outcome for one in report.recorded]
+    assert f"requeue {victim}" not in it.slurm.log
+
+
+def test_a_run_that_cannot_be_requeued_and_does_not_resume_is_ended() -> None:
+    it, victim, _ = contested(resumable=False)
+    it.slurm.alter(victim, lambda job: replace(job, batch=False))
+    assert [one.outcome for one in it.rebalance().recorded] == [Outcome.ENDED]
+    assert it.slurm.log == [f"end {victim}"]
+
+
+def test_what_slurm_refuses_is_recorded_with_its_words() -> None:
+    it, _, _ = contested()
+    it.slurm.fail("requeue", SlurmRefused("Requested operation is presently disabled"))
+    report = it.rebalance()
+    assert [(one.outcome, one.detail) for one in report.recorded] == [
+        (Outcome.REFUSED, "Requested operation is presently disabled")
+    ]
+
+
+def test_a_job_that_asked_for_a_notice_gets_it_and_is_requeued_afterwards() -> None:
+    it, victim, _ = contested(notice="USR1")
+    assert [one.outcome for one in it.rebalance().recorded] == [Outcome.NOTICED]
+    assert it.slurm.log == [f"notice {victim} USR1"]
+    it.slurm.advance(10)
+    assert [one.outcome for one in it.rebalance().recorded] == [Outcome.NOTICED]
+    it.slurm.advance(25)
+    assert [one.outcome for one in it.rebalance().recorded] == [Outcome.REQUEUED]
+
+
+def test_a_job_that_ends_by_itself_after_its_notice_is_not_requeued() -> None:
+    it, victim, _ = contested(notice="USR1")
+    it.rebalance()
+    it.slurm.finish(victim)
+    it.slurm.advance(31)
+    assert [one.outcome for one in it.rebalance().recorded] == [Outcome.GONE]
+
+
+def test_a_decision_nobody_carried_out_in_time_lapses() -> None:
+    it, _, _ = contested()
+    it.slurm.fail("requeue", SlurmUnreachable("down"))
+    with pytest.raises(SlurmUnreachable):
+        it.rebalance()
+    it.slurm.heal()
+    it.slurm.advance(600)
+    it.tick()
+    outcomes = [one.outcome for one in it.rebalance().recorded]
+    assert Outcome.LAPSED in outcomes
+
+
+def test_without_a_tick_nobody_is_stopped() -> None:
+    it = world()
+    with pytest.raises(StaleData, match="no tick has been recorded"):
+        it.rebalance()
+
+
+def test_stale_standing_stops_nobody_and_says_so() -> None:
+    it, _, _ = contested()
+    it.slurm.advance(301)
+    report = it.rebalance()
+    assert (report.recorded, [one.why for one in report.declined]) == ((), [Why.STALE])
+
+
+def test_protection_starts_anew_with_each_run() -> None:
+    it, victim, taker = contested()
+    it.rebalance()
+    it.slurm.finish(taker)
+    it.slurm.advance(130)
+    it.slurm.start(victim)
+    it.slurm.advance(30)
+    it.tick()
+    it.wait("vision", 8, terms(60))
+    assert [one for one in it.rebalance().recorded if one.decision.victim.job_id == victim] == []
