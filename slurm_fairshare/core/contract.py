@@ -197,9 +197,7 @@ def _take(said: Said, key: str, value: str) -> None:
 def _check_near_miss(key: str, value: str) -> None:
     meant = _meant(key)
     if meant is not None:
-        raise ContractError(
-            f'"{_show(key)}={_show(value)}" is not understood: write {_suggest(meant, value)}'
-        )
+        raise ContractError(f'"{_show(key)}={_show(value)}" is not understood: write {_suggest(meant, value)}')
     inner, equals, rest = value.partition("=")
     if not equals:
         return
@@ -241,9 +239,7 @@ def _one_slip(a: str, b: str) -> bool:
         same += 1
     left, right = a[same:], b[same:]
     swapped = len(left) > 1 and len(right) > 1 and left[0] == right[1] and left[1] == right[0]
-    return (
-        left[1:] == right or left == right[1:] or left[1:] == right[1:] or (swapped and left[2:] == right[2:])
-    )
+    return left[1:] == right or left == right[1:] or left[1:] == right[1:] or (swapped and left[2:] == right[2:])
 
 
 def _show(text: str) -> str:
