@@ -1,1 +1,1 @@
-"""The simulator: traces and scenarios run through the very rules of core."""
+"""Predict before you change: the policy's own code run on a recorded or an invented workload."""

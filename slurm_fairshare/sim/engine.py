@@ -1,0 +1,775 @@
+"""The event loop: jumps from event to event, the same seed and input give the same bytes.
+
+What happens at one moment happens in a fixed order: runs end, nodes fail or come back, jobs arrive, priorities
+are recalculated, then the scheduler looks at the queue. Order, protection and eviction are the policy's; the
+loop only knows room and time.
+"""
+
+from __future__ import annotations
+
+import heapq
+from array import array
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Protocol
+
+from slurm_fairshare.sim.jobs import JobSpec, Machine, Workload
+from slurm_fairshare.sim.ledger import Ledger
+from slurm_fairshare.sim.placement import NEVER, Barred, Floor, Place, Shape
+from slurm_fairshare.sim.waiting import Stream, Waiting
+
+GONE, END, NODE, SUBMIT, BACK, TIMER, RECALC, MAIN, BACKFILL, REBALANCE = range(10)
+"""Events in the order in which they happen at one moment."""
+
+
+class Ended(IntEnum):
+    """How a run ended."""
+
+    COMPLETED = 0
+    PREEMPTED = 1
+    """By Slurm itself: it was unallocated (or whatever the policy lets Slurm take)."""
+    EVICTED = 2
+    """By the rebalancer, past its minimum runtime."""
+    NODE_FAILED = 3
+    RUNNING = 4
+    """Not ended when the simulation did."""
+    DRAINED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How fast Slurm and the sidecar are, in seconds. All zero: the ideal scheduler of textbooks.
+
+    `backfill` 0 means that every change is followed by a whole pass; otherwise a change is followed after
+    `main_delay` by a pass that ends at the first blocked job, and a whole pass comes every `backfill` seconds.
+    `restart` is what a resumed run needs before it computes again.
+    """
+
+    main_delay: int = 0
+    backfill: int = 0
+    kill_wait: int = 0
+    requeue_delay: int = 0
+    notice: int = 0
+    priority_period: int = 60
+    rebalance: int = 5
+    restart: int = 0
+    settle: int = 30
+
+    @classmethod
+    def ideal(cls) -> Timing:
+        return cls()
+
+    @classmethod
+    def slurm(cls) -> Timing:
+        """As slurm.conf.d/ sets it up: bf_interval=10, KillWait=10, PriorityCalcPeriod=1, a notice of 30 s."""
+        return cls(
+            main_delay=1, backfill=10, kill_wait=10, requeue_delay=121, notice=30, priority_period=60, restart=300
+        )
+
+
+class Job:
+    """A job's state in one simulation."""
+
+    __slots__ = (
+        "arrival", "charged", "claim", "claim_until", "first_start", "group", "leaving", "limit", "limited_by", "loose",
+        "number", "place", "planned_end", "position", "remaining", "restarts", "run", "shape", "since", "spec", "start",
+        "stream", "tag", "told",
+    )  # fmt: skip
+
+    def __init__(self, spec: JobSpec, shape: Shape) -> None:
+        self.spec = spec
+        self.number = spec.number
+        self.shape = shape
+        self.limit = spec.limit or spec.work
+        self.remaining = spec.work
+        self.arrival = 0
+        self.since = spec.submit
+        self.charged = True
+        self.loose = False
+        self.group: Hashable = None
+        self.limited_by: Hashable = None
+        self.stream: Stream | None = None
+        self.position = 0
+        self.run = -1
+        self.start = -1
+        self.first_start = -1
+        self.place: Place = ()
+        self.planned_end = 0
+        self.leaving = False
+        self.told = 0
+        self.claim: Place = ()
+        self.claim_until = 0
+        self.restarts = 0
+        self.tag: object = None
+
+
+class Policy:
+    """What decides in a simulation. Adding a policy is deriving from this class and changing what differs."""
+
+    name = "fifo"
+    backfill = False
+    """Whether jobs behind a blocked one are tried at all."""
+    reservations = 0
+    """How many blocked jobs get nodes kept for the moment they could start by the running jobs' limits."""
+    native = False
+    """Whether Slurm preempts loose runs for those that may preempt."""
+    rebalances = False
+    recalculates = False
+
+    def begin(self, engine: Engine) -> None:
+        """Called once before the first event."""
+        self.engine = engine
+
+    def admit(self, job: Job) -> None:
+        """Set group, charged, loose and limited_by of a job at submit (and again when it is requeued)."""
+        job.group = ()
+
+    def priority(self, group: Hashable) -> float:
+        """Of a group of streams: larger goes first."""
+        return 0.0
+
+    def may_start(self, job: Job) -> bool:
+        """Whether a limit lets the job start now. Asked only of jobs with `limited_by`."""
+        return True
+
+    def may_preempt(self, job: Job) -> bool:
+        return job.charged
+
+    def reserves(self, job: Job) -> bool:
+        """Whether nodes are kept for the job when it is blocked."""
+        return job.charged
+
+    def may_be_kept_off(self, job: Job) -> bool:
+        """Whether nodes kept for blocked jobs are kept from this one: not from what can be preempted at once."""
+        return not (self.native and job.loose)
+
+    def recalculate(self, now: int) -> None:
+        """Called every priority period; afterwards the groups are sorted anew."""
+
+    def started(self, job: Job, now: int) -> None:
+        """A run began."""
+
+    def ended(self, job: Job, now: int) -> None:
+        """A run gave its room back."""
+
+    def told(self, job: Job, now: int) -> None:
+        """A run was told to go."""
+
+    def rebalance(self, now: int) -> bool:
+        """Stop runs where the policy says so, through `engine.evict` and `engine.claim`. True if it did."""
+        return False
+
+    def timer(self, job: Job, now: int) -> None:
+        """A moment the policy asked for with `engine.at` has come."""
+
+
+class Watcher(Protocol):
+    """Whoever wants to see a simulation move on: a progress bar."""
+
+    def __call__(self, done: int, of: int) -> None: ...
+
+
+class Runs:
+    """All runs in columns, in the order of their start."""
+
+    def __init__(self) -> None:
+        self.job = array("q")
+        self.start = array("q")
+        self.end = array("q")
+        self.ended = array("b")
+        self.useful = array("q")
+        self.place: list[Place] = []
+
+    def __len__(self) -> int:
+        return len(self.job)
+
+
+@dataclass(slots=True)
+class Result:
+    """What a simulation did."""
+
+    policy: str
+    workload: Workload
+    machine: Machine
+    timing: Timing
+    end: int
+    runs: Runs
+    first_start: array[int]
+    finished: array[int]
+    charged: array[int]
+    ledger: Ledger
+    preempted: int
+    evicted: int
+    killed: int
+    events: int
+    passes: int
+    rebalances: int
+    pieces: int
+    """Seconds during which the largest waiting job's GPUs were free, but in pieces."""
+    notes: dict[str, float]
+
+
+class Engine:
+    """One simulation."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        machine: Machine,
+        policy: Policy,
+        timing: Timing | None = None,
+        *,
+        until: int | None = None,
+        watcher: Watcher | None = None,
+    ) -> None:
+        self.workload, self.machine, self.policy = workload, machine, policy
+        self.timing = timing or Timing()
+        self.until = until
+        self.watcher = watcher
+        self.floor = Floor(machine)
+        self.waiting = Waiting()
+        self.running: dict[int, Job] = {}
+        self.loose_on: list[dict[int, Job]] = [{} for _ in machine.nodes]
+        """Natively preemptible runs by node."""
+        self.loose_count = 0
+        self.limited: dict[Hashable, int] = {}
+        self.now = 0
+        self.runs = Runs()
+        count = len(workload.jobs)
+        self.first_start = array("q", [-1]) * count
+        self.finished = array("q", [-1]) * count
+        self.charged = array("b", [0]) * count
+        self.ledger = Ledger()
+        self.events = self.passes = self.rebalances = 0
+        self.preempted = self.evicted = self.killed = 0
+        self.pieces = 0
+        self._broken_since = -1
+        self._heap: list[tuple[int, int, int, Job | None, int]] = []
+        self._sequence = 0
+        self._arrivals = 0
+        self._shapes: dict[tuple[int, int, int, int, int], Shape] = {}
+        self._places: dict[tuple[int, int], Place] = {}
+        self._largest = max((node.gpus for node in machine.nodes), default=0)
+        self._main_at = self._backfill_at = self._rebalance_at = -1
+        self._dirty = False
+        self.stirred = False
+        """Whether anything changed that could change what the rebalancer decides."""
+        self.in_system = 0
+
+    # --- time -------------------------------------------------------------------------------------
+
+    def at(self, when: int, kind: int, job: Job | None = None, tag: int = 0) -> None:
+        self._sequence += 1
+        heapq.heappush(self._heap, (when, kind, self._sequence, job, tag))
+
+    def run(self) -> Result:
+        """Run to the end: until all jobs are done, or until the given moment."""
+        self.policy.begin(self)
+        for outage in self.machine.outages:
+            self.at(outage.start, NODE, None, outage.node * 4 + (1 if outage.drain else 0))
+            self.at(outage.end, NODE, None, outage.node * 4 + 2)
+        jobs = self.workload.jobs
+        count, arriving = len(jobs), 0
+        heap, until = self._heap, self.until if self.until is not None else NEVER
+        if self.policy.recalculates and count:
+            self.at(jobs[0].submit, RECALC)
+        ideal = self.timing.backfill == 0
+        handlers = self._handlers()
+        while heap or arriving < count:
+            now = heap[0][0] if heap else NEVER
+            if arriving < count and jobs[arriving].submit < now:
+                now = jobs[arriving].submit
+            if now > until:
+                break
+            self.now = now
+            while heap and heap[0][0] == now and heap[0][1] < SUBMIT:
+                _, kind, _, job, tag = heapq.heappop(heap)
+                handlers[kind](job, tag)
+            while arriving < count and jobs[arriving].submit == now:
+                self._submit(jobs[arriving])
+                arriving += 1
+                if self.watcher is not None and arriving & 1023 == 0:
+                    self.watcher(arriving, count)
+            while heap and heap[0][0] == now:
+                _, kind, _, job, tag = heapq.heappop(heap)
+                handlers[kind](job, tag)
+            if self._dirty:
+                if ideal:
+                    self._whole_pass()
+                else:
+                    self._schedule_passes()
+            if arriving == count and not self.in_system:
+                break
+        return self._result()
+
+    def _handlers(self) -> tuple[Callable[[Job | None, int], None], ...]:
+        by_kind: dict[int, Callable[..., None]] = {
+            GONE: self._gone, END: self._end, NODE: self._node, SUBMIT: self._back, BACK: self._back,
+            TIMER: self._timer, RECALC: self._recalc, MAIN: self._main, BACKFILL: self._backfill,
+            REBALANCE: self._rebalance,
+        }  # fmt: skip
+        return tuple(by_kind[kind] for kind in range(len(by_kind)))
+
+    def _schedule_passes(self) -> None:
+        """A change is followed by the main scheduler soon, by backfill and the rebalancer at their next turn."""
+        now, timing = self.now, self.timing
+        if self._main_at < now:
+            self._main_at = now + timing.main_delay
+            if timing.main_delay == 0:
+                self._main(None, 0)
+            else:
+                self.at(self._main_at, MAIN)
+        if self._backfill_at <= now and self.waiting.count:
+            self._backfill_at = now - now % timing.backfill + timing.backfill
+            self.at(self._backfill_at, BACKFILL)
+        self._dirty = False
+
+    def _want_rebalance(self) -> None:
+        if self._rebalance_at <= self.now and self.policy.rebalances and self.waiting.count:
+            step = self.timing.rebalance
+            self._rebalance_at = self.now - self.now % step + step
+            self.at(self._rebalance_at, REBALANCE)
+
+    # --- events -----------------------------------------------------------------------------------
+
+    def _submit(self, spec: JobSpec) -> None:
+        self.events += 1
+        job = Job(spec, self._shape(spec))
+        self.in_system += 1
+        self.policy.admit(job)
+        self.charged[spec.number] = job.charged
+        self.ledger.demand(spec.account, self.now, spec.gpus if job.charged else 0, job.limited_by)
+        self._enqueue(job)
+
+    def _shape(self, spec: JobSpec) -> Shape:
+        mask = self.floor.of_kind.get(spec.kind, 0)
+        count = max(1, spec.nodes)
+        if spec.gpus > count * self._largest and self._largest:
+            count = -(-spec.gpus // self._largest)
+        key = (spec.gpus, count, spec.cpus, spec.memory_mb, mask)
+        shape = self._shapes.get(key)
+        if shape is None:
+            shape = self._shapes[key] = Shape(*key)
+        return shape
+
+    def reshape(self, job: Job, mask: int) -> None:
+        """Let the job run on these nodes only."""
+        old = job.shape
+        key = (old.gpus, old.count, job.spec.cpus, job.spec.memory_mb, old.mask & mask)
+        shape = self._shapes.get(key)
+        if shape is None:
+            shape = self._shapes[key] = Shape(*key)
+        job.shape = shape
+
+    def _enqueue(self, job: Job) -> None:
+        self._arrivals += 1
+        job.arrival = self._arrivals
+        self.waiting.add(job, job.group, self.policy.priority(job.group))
+        self._dirty = self.stirred = True
+
+    def regroup(self, job: Job, group: Hashable) -> None:
+        """Move a pending job to another standing; its arrival there counts from now."""
+        self.waiting.remove(job)
+        job.group = group
+        self._enqueue(job)
+
+    def _back(self, job: Job | None, _tag: int) -> None:
+        assert job is not None  # noqa: S101
+        self.events += 1
+        self.policy.admit(job)
+        self._enqueue(job)
+
+    def _timer(self, job: Job | None, _tag: int) -> None:
+        assert job is not None  # noqa: S101
+        self.policy.timer(job, self.now)
+
+    def _recalc(self, _job: Job | None, _tag: int) -> None:
+        self.policy.recalculate(self.now)
+        waiting = self.waiting
+        for key, group in waiting.groups.items():
+            if group.live:
+                group.priority = self.policy.priority(key)
+        waiting.resort()
+        if self.waiting.count:
+            self._dirty = self.stirred = True
+            self._want_rebalance()
+        self.at(self.now + self.timing.priority_period, RECALC)
+
+    def _main(self, _job: Job | None, _tag: int) -> None:
+        self._pass(whole=False)
+        if self.stirred:
+            self._want_rebalance()
+
+    def _backfill(self, _job: Job | None, _tag: int) -> None:
+        self._pass(whole=True)
+        if self.stirred:
+            self._want_rebalance()
+        self._watch_pieces()
+
+    def _whole_pass(self) -> None:
+        self._dirty = False
+        self._pass(whole=True)
+        if self.stirred:
+            self._want_rebalance()
+        self._watch_pieces()
+
+    def _rebalance(self, _job: Job | None, _tag: int) -> None:
+        if not self.stirred or not self.waiting.count:
+            return
+        self.stirred = False
+        self.rebalances += 1
+        if self.policy.rebalance(self.now):
+            self._dirty = True
+
+    def _node(self, _job: Job | None, tag: int) -> None:
+        node, what = tag >> 2, tag & 3
+        bit = 1 << node
+        if what == 2:
+            self.floor.up |= bit
+        else:
+            self.floor.up &= ~bit
+            if what == 0:
+                for job in [j for j in self.running.values() if any(n == node for n, _ in j.place)]:
+                    self._stop(job, Ended.NODE_FAILED)
+        self.ledger.capacity(self.now, sum(s for n, s in enumerate(self.floor.size) if self.floor.up >> n & 1))
+        self._dirty = self.stirred = True
+
+    # --- runs -------------------------------------------------------------------------------------
+
+    def _start(self, job: Job, place: Place) -> None:
+        now = self.now
+        self.waiting.remove(job)
+        if job.claim:
+            self.drop_claim(job)
+        if len(place) == 1:
+            place = self._places.setdefault(place[0], place)
+        spec = job.spec
+        run = len(self.runs.job)
+        runs = self.runs
+        runs.job.append(job.number)
+        runs.start.append(now)
+        runs.end.append(-1)
+        runs.ended.append(Ended.RUNNING)
+        runs.useful.append(0)
+        runs.place.append(place)
+        length = job.remaining + (self.timing.restart if job.restarts and spec.resumable else 0)
+        job.run, job.start, job.place = run, now, place
+        job.leaving = False
+        job.planned_end = now + max(job.limit, 1)
+        if self.first_start[job.number] < 0:
+            self.first_start[job.number] = now
+        self.floor.add(place, run, job.planned_end, job.shape.cpus, job.shape.memory, loose=job.loose)
+        self.running[run] = job
+        if job.loose:
+            self.loose_count += 1
+            for node, _ in place:
+                self.loose_on[node][run] = job
+        if job.limited_by is not None:
+            self.limited[job.limited_by] = self.limited.get(job.limited_by, 0) + spec.gpus
+        self.ledger.usage(spec.account, now, spec.gpus, charged=job.charged)
+        self._sequence += 1
+        heapq.heappush(self._heap, (now + length, END, self._sequence, job, run))
+        self.policy.started(job, now)
+
+    def _end(self, job: Job | None, run: int) -> None:
+        assert job is not None  # noqa: S101
+        if job.run != run:
+            return
+        self.events += 1
+        self._release(job, Ended.COMPLETED, job.remaining)
+        self.in_system -= 1
+        self.finished[job.number] = self.now
+        self.ledger.demand(job.spec.account, self.now, -job.spec.gpus if job.charged else 0, job.limited_by)
+
+    def _release(self, job: Job, how: Ended, useful: int) -> None:
+        """Give the run's room back and write it down."""
+        run, now = job.run, self.now
+        runs, shape, spec = self.runs, job.shape, job.spec
+        runs.end[run] = now
+        runs.ended[run] = how
+        runs.useful[run] = useful
+        del self.running[run]
+        if job.leaving:
+            self.floor.left(job.place)
+            self.floor.remove(job.place, run, job.told, shape.cpus, shape.memory, loose=False)
+        else:
+            self.floor.remove(job.place, run, job.planned_end, shape.cpus, shape.memory, loose=job.loose)
+            self._no_longer_loose(job)
+        if job.limited_by is not None:
+            self.limited[job.limited_by] -= spec.gpus
+        self.ledger.usage(spec.account, now, -spec.gpus, charged=job.charged)
+        self.ledger.lost += (now - job.start - useful) * spec.gpus
+        if not job.charged:
+            self.ledger.lost_unallocated += (now - job.start - useful) * spec.gpus
+        job.run = -1
+        self._dirty = self.stirred = True
+        self.policy.ended(job, now)
+
+    def _no_longer_loose(self, job: Job) -> None:
+        if job.loose:
+            self.loose_count -= 1
+            for node, _ in job.place:
+                del self.loose_on[node][job.run]
+
+    def tell(self, job: Job, how: Ended) -> int:
+        """Tell a run to go. It saves if it asked for a notice, and gives its room back after KillWait."""
+        timing = self.timing
+        notice = timing.notice if job.spec.notice else 0
+        gone = self.now + notice + timing.kill_wait
+        self._no_longer_loose(job)
+        self.floor.start_leaving(
+            job.place, job.run, job.planned_end, gone, job.shape.cpus, job.shape.memory, loose=job.loose
+        )
+        job.leaving, job.told = True, gone
+        self.policy.told(job, self.now)
+        self.at(gone, GONE, job, job.run * 8 + how)
+        return gone
+
+    def _gone(self, job: Job | None, tag: int) -> None:
+        assert job is not None  # noqa: S101
+        if job.run == tag >> 3:
+            self._stop(job, Ended(tag & 7))
+
+    def _stop(self, job: Job, how: Ended) -> None:
+        self.events += 1
+        useful = self._saved(job, how)
+        if how is Ended.PREEMPTED:
+            self.preempted += 1
+        elif how is Ended.EVICTED:
+            self.evicted += 1
+        spec = job.spec
+        goes_on = spec.resumable or not job.charged or how is Ended.NODE_FAILED
+        self._release(job, how, useful)
+        job.remaining -= useful
+        job.restarts += 1
+        if goes_on:
+            self.at(self.now + self.timing.requeue_delay, BACK, job)
+            return
+        # A job that does not resume and cannot be requeued is over.
+        self.killed += 1
+        self.in_system -= 1
+        self.ledger.demand(spec.account, self.now, -spec.gpus if job.charged else 0, job.limited_by)
+
+    def _saved(self, job: Job, how: Ended) -> int:
+        """Seconds of work the run leaves behind: up to its notice, or to its last checkpoint."""
+        spec, timing = job.spec, self.timing
+        if not spec.resumable:
+            return 0
+        computed = self.now - job.start
+        if how is not Ended.NODE_FAILED:
+            computed -= timing.kill_wait
+        if job.restarts:
+            computed -= timing.restart
+        computed = max(0, min(computed, job.remaining))
+        if spec.notice and how is not Ended.NODE_FAILED:
+            return computed
+        return computed - computed % max(1, spec.checkpoint)
+
+    # --- claims: room that is being made for one job ------------------------------------------------
+
+    def claim(self, job: Job, place: Place, until: int) -> None:
+        if job.claim:
+            self.drop_claim(job)
+        job.claim, job.claim_until = place, until + self.timing.settle
+        self.floor.promise(place, 1)
+
+    def drop_claim(self, job: Job) -> None:
+        self.floor.promise(job.claim, -1)
+        job.claim = ()
+
+    # --- the scheduler ----------------------------------------------------------------------------
+
+    def _pass(self, *, whole: bool) -> None:
+        """Start what can start, in order. Not `whole`: up to the first job that is blocked."""
+        floor, policy, waiting = self.floor, self.policy, self.waiting
+        if not waiting.count or (not floor.total_free and not self.loose_count):
+            return
+        self.passes += 1
+        whole = whole and policy.backfill
+        scan = _Scan(policy.reservations if whole else 0)
+        for group in waiting.order():
+            if not group.live:
+                continue
+            heap: list[tuple[int, Job, Stream]] = []
+            for stream in group.streams.values():
+                head = stream.head()
+                if head is not None and not scan.hopeless(head, policy.native):
+                    heap.append((head.arrival, head, stream))
+            if len(heap) > 1:
+                heapq.heapify(heap)
+            while heap:
+                _, job, stream = heap[0]
+                after = self._attempt(job, stream, scan)
+                if after is _STOP and not whole:
+                    return
+                if isinstance(after, Job):
+                    heapq.heapreplace(heap, (after.arrival, after, stream))
+                else:
+                    heapq.heappop(heap)
+            if not floor.total_free and not self.loose_count:
+                return
+
+    def _attempt(self, job: Job, stream: Stream, scan: _Scan) -> Job | object | None:
+        """Try one job. The next of its stream to try; None if the stream is done with; _STOP if it is blocked."""
+        if job.limited_by is not None and not self.policy.may_start(job):
+            return None
+        if scan.hopeless(job, self.policy.native):
+            return _STOP
+        if job.claim:
+            return self._attempt_claimed(job, stream)
+        barred = scan.barred
+        end = self.now + job.limit
+        if barred is not None and not self.policy.may_be_kept_off(job):
+            barred = None
+        place = self.floor.room(job.shape, soft=False, barred=barred, end=end)
+        if place is not None:
+            self._start(job, place)
+            if barred is None:
+                return stream.head()
+            barred.used(place, end)
+            return stream.after(job.position, NEVER)
+        preempts = self.policy.native and self.policy.may_preempt(job)
+        if preempts and self.loose_count:
+            place = self.floor.room(job.shape, soft=True, barred=barred, end=end)
+            if place is not None:
+                self._preempt_for(job, place)
+                return stream.after(job.position + 1, NEVER) or _STOP
+        return self._blocked(job, stream, scan, barred, preempts)
+
+    def _attempt_claimed(self, job: Job, stream: Stream) -> Job | object | None:
+        self.floor.promise(job.claim, -1)
+        place = self.floor.room(job.shape, soft=False)
+        if place is not None:
+            job.claim = ()
+            self._start(job, place)
+            return stream.head()
+        if self.now < job.claim_until:
+            self.floor.promise(job.claim, 1)
+            return stream.after(job.position + 1, NEVER) or _STOP
+        job.claim = ()
+        return job
+
+    def _blocked(
+        self, job: Job, stream: Stream, scan: _Scan, barred: Barred | None, preempts: bool
+    ) -> Job | object | None:
+        soft = preempts and self.loose_count > 0
+        if barred is not None and self.floor.room(job.shape, soft=soft, barred=barred, end=0) is not None:
+            # A shorter job of the same shape could go where nodes are kept for later.
+            return stream.after(job.position + 1, barred.latest - self.now) or _STOP
+        scan.failed(job, preempts)
+        if scan.reservations and self.policy.reserves(job):
+            scan.reservations -= 1
+            taken = scan.barred.mask if scan.barred is not None else 0
+            found = self.floor.earliest(job.shape, taken)
+            if found is not None:
+                if scan.barred is None:
+                    scan.barred = Barred()
+                scan.barred.keep(self.floor, found[1], found[0], job.shape.each)
+        return _STOP
+
+    def _preempt_for(self, job: Job, place: Place) -> None:
+        """Take loose runs off the nodes, the youngest first as preempt_youngest_first has it."""
+        gone = self.now
+        free, floor = self.floor.free.count, self.floor
+        for node, gpus in place:
+            lacking = gpus - free[node] - max(0, floor.leaving[node] - floor.held[node])
+            if not job.shape.plain:
+                lacking = max(lacking, 1)
+            victims = sorted(self.loose_on[node].values(), key=lambda run: (-run.start, run.run))
+            for victim in victims:
+                if lacking <= 0:
+                    break
+                if not victim.leaving:
+                    lacking -= sum(amount for where, amount in victim.place if where == node)
+                    gone = max(gone, self.tell(victim, Ended.PREEMPTED))
+        self.claim(job, place, gone)
+
+    # --- figures ----------------------------------------------------------------------------------
+
+    def _watch_pieces(self) -> None:
+        """Count the time in which the largest waiting job has its GPUs free, but not where it could use them."""
+        largest = max(self.waiting.by_gpus, default=0)
+        broken = 0 < largest <= self.floor.total_free
+        if broken and self._broken_since < 0:
+            self._broken_since = self.now
+        elif not broken and self._broken_since >= 0:
+            self.pieces += self.now - self._broken_since
+            self._broken_since = -1
+
+    def _result(self) -> Result:
+        end = self.until if self.until is not None else self.now
+        for job in self.running.values():
+            # What runs on is taken to be saved: it was not thrown away.
+            elapsed = end - job.start
+            self.runs.end[job.run] = end
+            self.runs.useful[job.run] = elapsed
+        self.ledger.close(end)
+        return Result(
+            policy=self.policy.name, workload=self.workload, machine=self.machine, timing=self.timing, end=end,
+            runs=self.runs, first_start=self.first_start, finished=self.finished, charged=self.charged,
+            ledger=self.ledger, preempted=self.preempted, evicted=self.evicted, killed=self.killed,
+            events=self.events, passes=self.passes, rebalances=self.rebalances, pieces=self.pieces, notes={},
+        )  # fmt: skip
+
+
+class _Scan:
+    """What one pass has found out: shapes that fit nowhere any more, and the nodes kept for blocked jobs."""
+
+    __slots__ = ("barred", "dead", "dead_soft", "reservations")
+
+    def __init__(self, reservations: int) -> None:
+        self.reservations = reservations
+        self.barred: Barred | None = None
+        self.dead: dict[int, int] = {}
+        self.dead_soft: dict[int, int] = {}
+
+    def hopeless(self, job: Job, native: bool) -> bool:
+        """Whether less than the job needs has already failed on the same nodes in this pass."""
+        shape = job.shape
+        dead = self.dead_soft if native and job.charged else self.dead
+        smallest = dead.get(shape.mask)
+        return smallest is not None and shape.each >= smallest
+
+    def failed(self, job: Job, soft: bool) -> None:
+        shape = job.shape
+        if shape.count == 1 and shape.plain:
+            dead = self.dead_soft if soft else self.dead
+            dead[shape.mask] = min(shape.each, dead.get(shape.mask, NEVER))
+
+
+_STOP = object()
+
+
+def simulate(
+    workload: Workload,
+    machine: Machine,
+    policy: Policy,
+    timing: Timing | None = None,
+    *,
+    until: int | None = None,
+    watcher: Watcher | None = None,
+) -> Result:
+    """Run the workload on the machine under the policy."""
+    return Engine(workload, machine, policy, timing, until=until, watcher=watcher).run()
+
+
+def waits(result: Result, chosen: Iterable[JobSpec], end: int | None = None) -> list[int]:
+    """Seconds from submit to first start; a job that never started waited up to the end."""
+    until = result.end if end is None else end
+    return [
+        (started if started >= 0 else until) - spec.submit
+        for spec in chosen
+        for started in (result.first_start[spec.number],)
+    ]
+
+
+def quantile(values: Sequence[float], q: float) -> float:
+    """The value at rank q of the sorted values, interpolated. 0 for none."""
+    ordered = sorted(values)
+    if not ordered:
+        return 0.0
+    where = q * (len(ordered) - 1)
+    low = int(where)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (where - low)
