@@ -110,15 +110,16 @@ def _key(index: str, job_id: int, submit: datetime) -> str:
 
 
 def parse_rows(
-    text: str, reader: RowReader, delimiter: str = DELIMITER
+    text: str, reader: RowReader, delimiter: str = DELIMITER, closed: bool = True
 ) -> tuple[tuple[Run, ...], tuple[RejectedRow, ...]]:
     """All rows of `sacct -p` (each field, the last too, has the delimiter behind it).
 
-    A newline inside a field does not end a row. `-P`, without the last delimiter, is read line by line.
+    A newline inside a field does not end a row. `closed=False` reads `-P`, which has no last delimiter: there a
+    newline in a field does end the row, and both halves are rejected.
     """
     runs: list[Run] = []
     rejected: list[RejectedRow] = []
-    for row in _rows(text, delimiter):
+    for row in _rows(text, f"{delimiter}\n" if closed else "\n"):
         values = row.split(delimiter)
         try:
             if len(values) != len(FIELDS):
@@ -129,10 +130,8 @@ def parse_rows(
     return tuple(runs), tuple(rejected)
 
 
-def _rows(text: str, delimiter: str) -> Iterator[str]:
-    end = f"{delimiter}\n"
-    rows = text.split(end) if end in text else text.splitlines()
-    return (row for row in rows if row.strip())
+def _rows(text: str, end: str) -> Iterator[str]:
+    return (row for row in text.split(end) if row.strip())
 
 
 @dataclass(slots=True)

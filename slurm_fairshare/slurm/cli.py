@@ -118,7 +118,7 @@ class CommandLine:
     def _excluded(self, *words: str) -> Mapping[int, str]:
         """22.05 only: the nodes a pending job excludes."""
         text = self.runner.read("squeue", "-a", "-h", "-t", "PD", *words, "-o", "%A %x").stdout
-        rows = (line.split(maxsplit=1) for line in text.splitlines())
+        rows = (line.split(maxsplit=1) for line in text.split("\n"))
         return {int(row[0]): row[1].strip() for row in rows if len(row) == 2 and row[0].isdigit()}
 
     def release(self) -> tuple[int, int]:

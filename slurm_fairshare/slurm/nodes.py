@@ -27,7 +27,7 @@ _WITHOUT_TYPES = "set AccountingStorageTRES=gres/gpu (and each gres/gpu:TYPE) in
 
 def parse_nodes(text: str) -> tuple[Node, ...]:
     """All nodes. Raises SlurmUnreadable at the first that cannot be read, GpusNotTracked if GPUs go uncounted."""
-    return tuple(_node(line) for line in text.splitlines() if line.strip())
+    return tuple(_node(line) for line in text.split("\n") if line.strip())
 
 
 def _node(line: str) -> Node:

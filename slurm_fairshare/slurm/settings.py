@@ -90,7 +90,7 @@ def parse_assoc_mgr(text: str) -> InMemory:
     associations: list[Loaded] = []
     qos: dict[str, int] = {}
     marks: list[str] = []
-    for line in text.splitlines():
+    for line in text.split("\n"):
         if line.startswith("ClusterName="):
             found = _match(_ASSOCIATION, line)
             number, account, user, part = (found[name] for name in ("id", "account", "user", "partition"))
@@ -150,7 +150,7 @@ def parse_access(text: str) -> dict[str, tuple[frozenset[str], str]]:
 
 def _columns(text: str, fields: tuple[str, ...], what: str) -> list[dict[str, str]]:
     rows = []
-    for line in text.splitlines():
+    for line in filter(None, text.split("\n")):
         values = line.split("|")
         if len(values) != len(fields):
             raise SlurmUnreadable(f'sacctmgr show {what} printed a line that is not understood: "{line[:300]}"')
