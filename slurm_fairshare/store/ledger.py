@@ -24,7 +24,7 @@ from slurm_fairshare.store.connection import Database
 from slurm_fairshare.store.facts import Adjustment, Rejected
 from slurm_fairshare.store.merge import remove_others, stage, upsert
 from slurm_fairshare.store.rows import clean
-from slurm_fairshare.store.weighing import Charges, adjust, capacity_steps, parts, weigh
+from slurm_fairshare.store.weighing import Charges, adjust, by_user, capacity_steps, parts, weigh
 
 ACCOUNTING = "sacct"
 """The name of the watermark of what is read from slurmdbd."""
@@ -42,6 +42,9 @@ _BOX = f"""
     from ({_SECONDS}) piece where a < b group by account_key
 """  # noqa: S608 - put together from constants
 
+# The same for each user of an account: the two names as one, parted by a character that no name holds.
+_BY_USER = "account_key || chr(31) || user_name as account_key"
+
 # What starts and what ends in each part of the window, as sums that stay integers: two rows for a run, however
 # many hours it spans. `edges` are the parts' bounds in whole seconds.
 _EVENTS = f"""
@@ -55,6 +58,10 @@ _EVENTS = f"""
     ) event
     group by 1, 2 order by 1, 2
 """  # noqa: S608 - put together from constants
+
+
+def _by_user(sql: str) -> str:
+    return sql.replace("select account_key, milli_gpus", f"select {_BY_USER}, milli_gpus")
 
 
 def charged_whole(jobs: Picture) -> Resources:
@@ -285,6 +292,16 @@ class LedgerStore:
             adjustments = self._adjustments(connection, window)
         return weigh(adjust(charges, adjustments, now), weight, now)
 
+    def usage_by_user(self, window: Window, weight: Weight, now: datetime) -> Mapping[tuple[str, str], float]:
+        """Charged GPU-seconds by account (lower-case key) and user, weighted; adjustments are the account's alone."""
+        cut = parts(window, weight)
+        with self.database.transaction() as connection:
+            if weight.half_life is None:
+                charges = [(window, self._box(connection, window, now, _by_user(_BOX)))]
+            else:
+                charges = self._by_part(connection, window, cut, now, _by_user(_EVENTS))
+        return by_user(weigh(charges, weight, now))
+
     def charges(self, window: Window, now: datetime) -> Charges:
         """What the runs are charged inside the window, by account, in milli-GPU-seconds: exact, not adjusted."""
         with self.database.transaction() as connection:
@@ -295,17 +312,17 @@ class LedgerStore:
         with self.database.transaction() as connection:
             return tuple(self._by_part(connection, window, window.hours(), now))
 
-    def _box(self, connection: Connection, window: Window, now: datetime) -> Charges:
-        found = connection.execute(text(_BOX), self._span(window, now))
+    def _box(self, connection: Connection, window: Window, now: datetime, sql: str = _BOX) -> Charges:
+        found = connection.execute(text(sql), self._span(window, now))
         return {row.account_key: int(row.amount) for row in found if row.amount}
 
     def _by_part(
-        self, connection: Connection, window: Window, cut: Sequence[Window], now: datetime
+        self, connection: Connection, window: Window, cut: Sequence[Window], now: datetime, sql: str = _EVENTS
     ) -> list[tuple[Window, Charges]]:
         if not cut:
             return []
         edges = [int(part.start.timestamp() // 1) for part in cut] + [int(window.end.timestamp() // 1)]
-        found = connection.execute(text(_EVENTS), {**self._span(window, now), "edges": edges})
+        found = connection.execute(text(sql), {**self._span(window, now), "edges": edges})
         charges: list[tuple[Window, Charges]] = [(part, {}) for part in cut]
         for account, events in _grouped(found):
             for (_, by_account), amount in zip(charges, _spread(events, edges), strict=True):

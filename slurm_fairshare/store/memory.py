@@ -23,7 +23,7 @@ from slurm_fairshare.errors import NotLeading, StoreError
 from slurm_fairshare.store.budgets import Sets, check_addition
 from slurm_fairshare.store.facts import Adjustment, Failure, Rejected, TickFacts
 from slurm_fairshare.store.journal import KEEP_HOURLY, KEEP_TICKS, pushed_labels
-from slurm_fairshare.store.weighing import Charges, adjust, capacity_steps, parts, weigh
+from slurm_fairshare.store.weighing import USER_MARK, Charges, adjust, by_user, capacity_steps, parts, weigh
 
 RESIZING = "RESIZING"
 """State of the closed part of a job that goes on with another size."""
@@ -191,6 +191,19 @@ class MemoryStore:
     def usage(self, window: Window, weight: Weight, now: datetime) -> Mapping[str, float]:
         charges = [(part, self.charges(part, now)) for part in parts(window, weight)]
         return weigh(adjust(charges, self._adjustments, now), weight, now)
+
+    def usage_by_user(self, window: Window, weight: Weight, now: datetime) -> Mapping[tuple[str, str], float]:
+        cut = parts(window, weight)
+        return by_user(weigh([(part, self._charges_by_user(part, now)) for part in cut], weight, now))
+
+    def _charges_by_user(self, window: Window, now: datetime) -> Charges:
+        found: Charges = {}
+        for run in self._counted():
+            amount = milli_gpu_seconds([run], window, now) if run.charged else 0
+            if amount:
+                key = f"{account_key(run.account)}{USER_MARK}{run.user}"
+                found[key] = found.get(key, 0) + amount
+        return found
 
     def charges(self, window: Window, now: datetime) -> Charges:
         accounts: dict[str, list[Run]] = {}

@@ -30,6 +30,19 @@ def weigh(charges: Sequence[tuple[Window, Charges]], weight: Weight, now: dateti
     return {account: math.fsum(terms[account]) / MILLI for account in sorted(terms)}
 
 
+USER_MARK = "\x1f"
+"""Between an account's key and a user's name where the two are one key."""
+
+
+def by_user(usage: Mapping[str, float]) -> dict[tuple[str, str], float]:
+    """Usage keyed by `account USER_MARK user`, keyed by the pair."""
+    found = {}
+    for key, amount in usage.items():
+        account, _, user = key.partition(USER_MARK)
+        found[account, user] = amount
+    return found
+
+
 def adjust(
     charges: Sequence[tuple[Window, Charges]], adjustments: Iterable[Adjustment], now: datetime
 ) -> Sequence[tuple[Window, Charges]]:
