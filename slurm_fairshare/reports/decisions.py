@@ -46,18 +46,26 @@ def _ratio(value: float) -> str:
 COLUMNS: tuple[Column[Recorded], ...] = (
     Column("At", lambda one: one.decision.at, "when it was decided", show=_short_moment),
     Column("Victim", _victim(lambda side: side.label), "the job that was to yield", right=True),
-    Column("VictimUser", _victim(lambda side: side.user), "its owner", spare=5),
-    Column("VictimAccount", _victim(lambda side: side.account), "its account", elastic=True, spare=1),
+    Column("VictimUser", _victim(lambda side: side.user), "its owner", spare=5, head="User"),
+    Column("VictimAccount", _victim(lambda side: side.account), "its account", elastic=True, spare=1, head="Account"),
     Column(
         "VictimNode", _victim(lambda side: side.node), "the node of the tree that was compared", elastic=True, spare=9
     ),
     Column(
-        "VictimRatio", _victim(lambda side: side.ratio), "that node's usage / entitlement", _ratio, right=True, spare=2
+        "VictimRatio",
+        _victim(lambda side: side.ratio),
+        "that node's usage / entitlement",
+        _ratio,
+        right=True,
+        spare=2,
+        head="Ratio",
     ),
-    Column("VictimGPUs", _victim(lambda side: side.gpus), "GPUs it held", right=True, spare=6),
+    Column("VictimGPUs", _victim(lambda side: side.gpus), "GPUs it held", right=True, spare=6, head="GPUs"),
     Column("Preemptor", _preemptor(lambda side: side.label), "the job it yielded to; none for a drain", right=True),
-    Column("PreemptorUser", _preemptor(lambda side: side.user), "its owner", spare=7),
-    Column("PreemptorAccount", _preemptor(lambda side: side.account), "its account", elastic=True, spare=3),
+    Column("PreemptorUser", _preemptor(lambda side: side.user), "its owner", spare=7, head="User"),
+    Column(
+        "PreemptorAccount", _preemptor(lambda side: side.account), "its account", elastic=True, spare=3, head="Account"
+    ),
     Column("PreemptorNode", _preemptor(lambda side: side.node), "the node that was compared", elastic=True, spare=10),
     Column(
         "PreemptorRatio",
@@ -66,6 +74,7 @@ COLUMNS: tuple[Column[Recorded], ...] = (
         _ratio,
         right=True,
         spare=4,
+        head="Ratio",
     ),
     Column("Rule", lambda one: one.decision.rule, "the rule that allowed it"),
     Column(

@@ -70,20 +70,20 @@ class QueueRow:
         return not self.charged and (contract is None or contract.min_runtime == 0)
 
     def note(self) -> str:
-        """Pending: Slurm's reason. Running: what protects it, and until when."""
+        """Running: until when it is protected. Pending: Slurm's reason, in brackets as in squeue."""
         job = self.job
         if job.pending:
-            return job.reason or "no reason yet"
+            return f"({job.reason or 'none yet'})"
         if job.state == COMPLETING:
             return "leaving"
         if not self.charged:
-            return "unallocated: may yield any time"
+            return "may yield any time"
         until = self.protected_until
         if until is None:
-            return "contract unreadable: left alone"
+            return "left alone: contract unreadable"
         if until > self.now:
-            return f"protected until {moment(until)[11:16]}Z"
-        return "may yield now" if self.may_yield else "past its minimum, left alone"
+            return f"until {moment(until)[11:16]}Z"
+        return "may yield now" if self.may_yield else "left alone"
 
 
 def queue_rows(jobs: Collection[Job], ranking: Ranking | None, ladder: Ladder, now: datetime) -> tuple[QueueRow, ...]:
@@ -188,7 +188,7 @@ COLUMNS: tuple[Column[QueueRow], ...] = (
         paint=lambda row: standing_paint(row.leaf.standing if row.leaf else None),
         spare=4,
     ),
-    Column("State", lambda row: row.job.state, "state", show=lambda state: STATES.get(state, state)),
+    Column("State", lambda row: row.job.state, "state", show=lambda state: STATES.get(state, state), head="ST"),
     Column("Reason", lambda row: row.job.reason if row.job.pending else None, "Slurm's reason of a pending job"),
     Column("Time", lambda row: row.since, "time waited, or length of this run", show=_length, right=True),
     Column("Waited", lambda row: row.since if row.job.pending else None, "seconds waited since eligible", right=True),
@@ -197,16 +197,17 @@ COLUMNS: tuple[Column[QueueRow], ...] = (
     Column("MayYield", lambda row: row.may_yield if row.job.holding else None, "whether this run may be stopped now"),
     Column("Priority", lambda row: row.job.priority, "the job's priority in Slurm", right=True),
     Column(
-        "Note",
+        "Protected",
         lambda row: row.note(),
-        "pending: Slurm's reason; running: until when it is protected",
+        "running: until when it is protected; pending: Slurm's reason",
+        head="Protected (Reason)",
         elastic=True,
         paint=_paint_note,
     ),
     Column("Name", lambda row: row.job.name, "the job's name", elastic=True),
 )
 
-TABLE = ("JobId", "User", "Account", "GPUs", "Contract", "Position", "Rank", "Balance", "State", "Time", "Note")
+TABLE = ("JobId", "User", "Account", "GPUs", "Contract", "Position", "Rank", "Balance", "State", "Time", "Protected")
 SCRIPT = (
     "JobId",
     "User",

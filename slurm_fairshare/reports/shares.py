@@ -15,7 +15,7 @@ from slurm_fairshare.core.fairshare import Ranked, Ranking, Standing
 from slurm_fairshare.core.tree import SEPARATOR, Node, account_key, parent_of
 from slurm_fairshare.reports.table import Column, Report
 from slurm_fairshare.reports.words import Basis, standing_paint, standing_short, standing_words
-from slurm_fairshare.units import HOUR, gpu_hours
+from slurm_fairshare.units import HOUR
 
 PARENT = "parent"
 """sshare's word for a user without shares of its own."""
@@ -180,7 +180,7 @@ def _hours(value: float) -> str:
 
 
 def _grouped(hours: float) -> str:
-    return gpu_hours(hours * HOUR)
+    return f"{hours:,.1f}"
 
 
 COLUMNS: tuple[Column[ShareRow], ...] = (
@@ -303,7 +303,7 @@ def report(
         rows=tuple(rows),
         shown=(*first, *ours),
         script=(*first, "Budget", *ours),
-        above=(*basis.lines(), "Entitled and Used are GPU-hours. Rank 1 goes first; under target goes before over."),
+        above=(*basis.lines(), "Entitled, Used: GPU-hours. Rank 1 goes first. Under target goes before over."),
         below=notes,
         facts={**basis.facts(), "units": {"raw_usage": "GPU-seconds", "entitled": "GPU-hours", "used": "GPU-hours"}},
         empty="No account or user of the budget tree matches.",

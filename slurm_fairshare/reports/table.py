@@ -55,12 +55,12 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Column(Generic[Row]):
-    """One column. `get` gives the value, None where there is none.
+    """One column. `get` gives the value, None where there is none; `about` explains it in the reference.
 
     `show` writes the value in the table (`tell` does so from the whole row), `plain` in parsable and CSV; where
-    they are None, `text` does. `spare`: how soon the
-    column is left out where room is short, 0 never, larger sooner. `elastic` may be cut to fit. `paint` gives
-    the row's style on a terminal. `about` explains the column: for --helpformat and the reference.
+    they are None, `text` does. `head` is the table's heading where the name is too long for one. `spare`: how
+    soon the column is left out where room is short, 0 never, larger sooner. `elastic` may be cut to fit, `length`
+    sets the width. `indent` shows a tree, `paint` gives the row's style on a terminal.
     """
 
     name: str
@@ -75,6 +75,11 @@ class Column(Generic[Row]):
     paint: Callable[[Row], str] | None = None
     indent: Callable[[Row], int] | None = None
     length: int = 0
+    head: str = ""
+
+    @property
+    def heading(self) -> str:
+        return self.head or self.name
 
 
 @dataclass(frozen=True)
@@ -119,7 +124,9 @@ def render(report: Report[Row], form: Form) -> Text:
 def chosen(report: Report[Row], form: Form) -> list[Column[Row]]:
     """The columns to print: those named with -o, else the report's own choice for this form."""
     if form.fields:
-        return [_named(report.columns, word.strip()) for word in form.fields.split(",") if word.strip()]
+        return [
+            replace(_named(report.columns, word.strip()), spare=0) for word in form.fields.split(",") if word.strip()
+        ]
     by_name = {column.name: column for column in report.columns}
     names = report.shown if form.style is Style.TABLE else (report.script or report.shown)
     return [by_name[name] for name in names]
@@ -138,7 +145,7 @@ def _named(columns: Sequence[Column[Row]], word: str) -> Column[Row]:
         raise FieldError(f'there is no field "{name}": choose from {known}')
     if not percent:
         return found
-    return replace(found, length=abs(int(length)), right=not length.startswith("-"), spare=0, elastic=False)
+    return replace(found, length=abs(int(length)), right=not length.startswith("-"), elastic=False)
 
 
 # --- for programs ---------------------------------------------------------------------------------
@@ -258,7 +265,7 @@ def to_table(report: Report[Row], form: Form) -> Text:
     widths = _cut_elastic(columns, widths, form.width)
     body = []
     if form.header:
-        body.append(_line(columns, widths, [column.name for column in columns], ["bold"] * len(columns)))
+        body.append(_line(columns, widths, [column.heading for column in columns], ["bold"] * len(columns)))
         body.append(Text(" ".join("-" * width for width in widths)))
     for row in report.rows:
         cells = [_shown(column, row) for column in columns]
@@ -305,7 +312,7 @@ def _shown(column: Column[Row], row: Row) -> str:
 def _width(column: Column[Row], rows: Sequence[Row], header: bool) -> int:
     if column.length:
         return column.length
-    return max([cell_len(_shown(column, row)) for row in rows] + [cell_len(column.name) if header else 1])
+    return max([cell_len(_shown(column, row)) for row in rows] + [cell_len(column.heading) if header else 1])
 
 
 def _fitting(

@@ -64,13 +64,11 @@ def why(
     return Why(asked, tuple(mine), row, ahead, leaves, basis)
 
 
-def sentences(known: Why) -> list[str]:
-    """The answer, one paragraph a line: first what was decided, the newest last, then how it is now."""
-    told = [told for one in known.stopped for told in _stopped(one)]
-    told += [told for one in known.served for told in _served(one)]
-    if not told:
-        told = _nothing_recorded(known)
-    return [*told, *_now(known)]
+def paragraphs(known: Why) -> list[list[str]]:
+    """The answer in sentences: a paragraph for each decision, the newest last, then how it is now."""
+    told = [_stopped(one) for one in known.stopped] + [_served(one) for one in known.served]
+    now = _now(known)
+    return [*(told or [_nothing_recorded(known)]), *([now] if now else [])]
 
 
 def _stopped(one: Recorded) -> list[str]:
@@ -176,9 +174,13 @@ def _nothing_recorded(known: Why) -> list[str]:
     elif row.unallocated and row.job.restarts:
         told.append(
             "It runs unallocated: Slurm itself stops such a job whenever a job under contract needs its GPUs. "
-            f"It has been requeued {row.job.restarts} times; `sacct -D -j {known.asked}` shows each run."
+            f"It has been requeued {_times(row.job.restarts)}; `sacct -D -j {known.asked}` shows each run."
         )
     return told
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 def _now(known: Why) -> list[str]:
@@ -192,8 +194,8 @@ def _now(known: Why) -> list[str]:
 def _waiting(known: Why, row: QueueRow) -> list[str]:
     job = row.job
     told = [
-        f"Now it is pending: {_contract(job, row.charged)}, {_gpus(job.wanted.gpu_count)}, "
-        f"waiting {duration(row.since.total_seconds())}. {_reason(job)}",
+        f"Now it has been pending for {duration(row.since.total_seconds())} "
+        f"({_gpus(job.wanted.gpu_count)}, {_contract(job, row.charged)}). {_reason(job)}",
         _place(known, row),
     ]
     if known.ahead:
@@ -221,7 +223,8 @@ def _place(known: Why, row: QueueRow) -> str:
 
 def _running(row: QueueRow) -> str:
     job = row.job
-    told = f"Now it is {job.state.lower()} for {duration(row.since.total_seconds())}, {_contract(job, row.charged)}: "
+    ran = duration(row.since.total_seconds())
+    told = f"Now it is {job.state.lower()}, {ran} since its start ({_contract(job, row.charged)}): "
     until = row.protected_until
     if not row.charged:
         return told + "Slurm may stop it at any time for a job under contract."
@@ -242,7 +245,7 @@ def _running(row: QueueRow) -> str:
 
 def _contract(job: Job, charged: bool) -> str:
     words = contract_words(job.contract, charged)
-    return words if words == "unallocated" else f"minimum runtime {words}"
+    return words if words == "unallocated" else f"minimum runtime {words.replace(' ', ', ')}"
 
 
 def facts(known: Why) -> dict[str, Any]:
@@ -252,7 +255,7 @@ def facts(known: Why) -> dict[str, Any]:
         "stopped": [_decision(one) for one in known.stopped],
         "served": [_decision(one) for one in known.served],
         "now": _now_facts(known),
-        "sentences": sentences(known),
+        "sentences": [sentence for paragraph in paragraphs(known) for sentence in paragraph],
     }
     return told | (known.basis.facts() if known.basis is not None else {})
 

@@ -73,10 +73,14 @@ class Basis:
 
     def lines(self) -> tuple[str, ...]:
         """The sentences above a table; the first says STALE where it is."""
-        told = f"Computed {duration(self.age.total_seconds())} ago, at {moment(self.at)} (UTC)."
-        if self.window is not None:
+        age = duration(self.age.total_seconds())
+        if self.window is None:
+            told = f"As of {moment(self.at)} (UTC), {age} ago."
+        else:
             length = duration(self.window.seconds)
-            told = f"Window {moment(self.window.start)} to {moment(self.window.end)} ({length}, UTC). {told}"
+            told = (
+                f"Window {moment(self.window.start)} to {moment(self.window.end)} ({length}, UTC), computed {age} ago."
+            )
         if self.half_life is not None:
             told += f" What counts halves every {duration(self.half_life.total_seconds())}."
         return (self.warning(), told) if self.stale else (told,)

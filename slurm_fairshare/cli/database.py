@@ -1,0 +1,45 @@
+"""`database`: the version of the schema."""
+
+from __future__ import annotations
+
+import rich_click as click
+
+from slurm_fairshare.cli.app import App, pass_app
+from slurm_fairshare.cli.options import HELP, config_option
+from slurm_fairshare.cli.output import say, working
+from slurm_fairshare.errors import StoreError
+
+
+@click.group(context_settings=HELP)
+@config_option
+def database() -> None:
+    """The schema in Postgres."""
+
+
+@database.command(context_settings=HELP)
+@config_option
+@pass_app
+def upgrade(app: App) -> None:
+    """Bring the schema to the version this program needs. Running it again changes nothing."""
+    from slurm_fairshare.store import schema
+
+    with working("upgrading the schema"):
+        version = schema.upgrade(app.config.database_url)
+    say([f"The schema is at version {version}."])
+
+
+@database.command(context_settings=HELP)
+@config_option
+@pass_app
+def status(app: App) -> None:
+    """Say which version the schema has and which this program needs. Ends with 1 where it is too old."""
+    from slurm_fairshare.store import schema
+
+    found, needed = schema.current(app.config.database_url), schema.head()
+    if found is None:
+        raise StoreError("the database holds no slurm-fairshare schema yet: run `slurm-fairshare database upgrade`")
+    if found != needed and found in schema.versions():
+        raise StoreError(
+            f"the schema is version {found}, this program needs {needed}: run `slurm-fairshare database upgrade`"
+        )
+    say([f"The schema is at version {found}" + (", newer than this program needs." if found != needed else ".")])

@@ -1,0 +1,62 @@
+"""The command line: one group, each command in its own module."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import rich_click as click
+
+from slurm_fairshare import __version__
+from slurm_fairshare.cli import budget, database, decisions, plugin, push, queue, settings, shares, steps, why
+from slurm_fairshare.cli.app import App
+from slurm_fairshare.cli.options import HELP, config_option
+from slurm_fairshare.cli.output import warn
+from slurm_fairshare.errors import FairshareError
+
+
+class Commands(click.RichGroup):
+    """Turns our errors into one message on stderr and the exit code they carry."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except FairshareError as error:
+            warn(f"slurm-fairshare: {error}")
+            for note in getattr(error, "__notes__", ()):
+                warn(f"slurm-fairshare: {note}")
+            ctx.exit(error.exit_code)
+
+
+@click.group(cls=Commands, context_settings=HELP)
+@config_option
+@click.pass_context
+def main(context: click.Context) -> None:
+    """Budgets, fair-share and a minimum-runtime contract for a GPU cluster run by Slurm.
+
+    Look: shares, queue, why, decisions, budget show. Act: budget load, tick, rebalance, apply, daemon.
+    """
+    context.ensure_object(App)
+
+
+@main.command("version", context_settings=HELP)
+def version() -> None:
+    """Print the version."""
+    click.echo(f"slurm-fairshare {__version__}")
+
+
+for command in (
+    shares.shares,
+    queue.queue,
+    why.why,
+    decisions.decisions,
+    budget.budget,
+    steps.tick,
+    steps.rebalance,
+    steps.daemon,
+    push.plan,
+    push.apply,
+    database.database,
+    plugin.plugin,
+    settings.settings,
+):
+    main.add_command(command)

@@ -1,0 +1,42 @@
+"""What the commands read from and write to the store, beside what the daemon needs of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Protocol
+
+from slurm_fairshare.core.cluster import Picture
+from slurm_fairshare.core.decisions import Recorded
+from slurm_fairshare.core.tree import Changeset, Share
+from slurm_fairshare.core.window import Weight, Window
+from slurm_fairshare.daemon.ports import Store as DaemonStore
+from slurm_fairshare.store.facts import TickFacts
+from slurm_fairshare.store.memo import Facts
+
+
+class Store(DaemonStore, Facts, Protocol):
+    """The store as the commands see it. Reports need no Slurm call: all they show has been recorded."""
+
+    def last_tick(self) -> TickFacts | None: ...
+
+    def latest_queue(self) -> Picture | None: ...
+
+    def labels(self) -> Mapping[str, int]: ...
+
+    def usage_by_user(self, window: Window, weight: Weight, now: datetime) -> Mapping[tuple[str, str], float]:
+        """Charged GPU-seconds by account (lower-case key) and user, weighted as `usage` is."""
+
+    def decisions_about(self, job_id: int) -> tuple[Recorded, ...]: ...
+
+    def add_changeset(
+        self,
+        author: str,
+        reason: str,
+        effective: datetime,
+        sets: Mapping[str, Sequence[Share]],
+        expected_last_id: int | None = None,
+        created: datetime | None = None,
+    ) -> Changeset: ...
+
+    def close(self) -> None: ...
