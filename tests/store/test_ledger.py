@@ -314,7 +314,9 @@ def test_the_newest_picture_comes_back_whole(store: AnyStore) -> None:
         batch=False,
         label="5_[1-6%2]",
     )
-    seen = picture(4, job(1, 2, by_node={"n1": gpus(1), "n2": gpus(2)}), waiting, nodes=(node("n1", 1, "DRAIN", "IDLE"),))
+    seen = picture(
+        4, job(1, 2, by_node={"n1": gpus(1), "n2": gpus(2)}), waiting, nodes=(node("n1", 1, "DRAIN", "IDLE"),)
+    )
     assert store.latest_queue() is None
     store.record_picture(picture(3, job(9, 1), nodes=(node("gone"),)), ())
     store.record_picture(seen, ())
