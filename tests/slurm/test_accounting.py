@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -273,5 +274,5 @@ def test_slices_touch_and_cover_the_window(length: int) -> None:
     window = Window(NOW - timedelta(seconds=length), NOW)
     parts = slices(window)
     assert (parts[0].start, parts[-1].end) == (window.start, window.end)
-    assert all(a.end == b.start for a, b in zip(parts, parts[1:], strict=False))
+    assert all(a.end == b.start for a, b in pairwise(parts))
     assert all(part.seconds <= 86_400 for part in parts)

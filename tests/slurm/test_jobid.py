@@ -25,7 +25,19 @@ def test_an_id_is_read(text: str, label: JobLabel) -> None:
     assert read_label(text) == label
 
 
-UNKNOWN = ["", "123.batch", "123.0", "715219_23.extern", "123_", "123_[]", "123_[9-5]", "abc", "12 3", "-1", "1_[1-2:0]"]
+UNKNOWN = [
+    "",
+    "123.batch",
+    "123.0",
+    "715219_23.extern",
+    "123_",
+    "123_[]",
+    "123_[9-5]",
+    "abc",
+    "12 3",
+    "-1",
+    "1_[1-2:0]",
+]
 
 
 @pytest.mark.parametrize("text", UNKNOWN)
@@ -44,6 +56,7 @@ def test_waiting_tasks_are_counted_however_they_are_listed(job: int, tasks: set[
 @given(st.text())
 def test_any_text_is_read_or_refused(text: str) -> None:
     try:
-        assert read_label(text).waiting >= 1
-    except ValueError as error:
-        assert "not understood" in str(error)
+        label = read_label(text)
+    except ValueError:
+        return
+    assert label.waiting >= 1

@@ -64,8 +64,11 @@ PENDING = {
 }
 
 
-def row(table: Table = TABLE, **values: str) -> str:
-    given = {**PLAIN, **{name.replace("_per_", "-per-").replace("tres_alloc", "tres-alloc"): v for name, v in values.items()}}
+def row(table: Table = TABLE, /, **values: str) -> str:
+    given = {
+        **PLAIN,
+        **{name.replace("_per_", "-per-").replace("tres_alloc", "tres-alloc"): v for name, v in values.items()},
+    }
     return table.between.join(given[name] for name in table.columns) + table.behind + "\n"
 
 
@@ -73,7 +76,7 @@ def read(text: str, table: Table = TABLE) -> tuple[tuple[Job, ...], tuple[Reject
     return parse_jobs(text, table, LADDER)
 
 
-def one(table: Table = TABLE, **values: str) -> Job:
+def one(table: Table = TABLE, /, **values: str) -> Job:
     jobs, rejected = read(row(table, **values), table)
     assert not rejected
     return jobs[0]
@@ -95,7 +98,17 @@ def test_the_start_of_a_pending_job_is_a_guess_and_not_taken() -> None:
     assert (job.pending, job.start, job.nodes, job.by_node) == (True, None, (), {})
 
 
-NAMES = ["na|me", "two\nlines", "a\x1fb\x1fc", "x\x1e\n9\x1f9\x1fbio", "State=FAKE JobId=1", "  blanks  ", "", "ünïcode 漢", "'\"$(x)"]
+NAMES = [
+    "na|me",
+    "two\nlines",
+    "a\x1fb\x1fc",
+    "x\x1e\n9\x1f9\x1fbio",
+    "State=FAKE JobId=1",
+    "  blanks  ",
+    "",
+    "ünïcode 漢",
+    "'\"$(x)",
+]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -220,7 +233,7 @@ def test_a_job_that_cannot_be_read_is_shown_and_the_others_are_kept(values: dict
 
 @pytest.mark.parametrize("text", ["gibberish", "7\x1fbio\n", row().replace("1795982267", "x"), row() + "half a r"])
 def test_an_answer_that_is_not_understood_is_an_error_and_no_empty_queue(text: str) -> None:
-    with pytest.raises(SlurmUnreadable, match="not understood|can be read"):
+    with pytest.raises(SlurmUnreadable, match=r"not understood|can be read"):
         read(text)
 
 
@@ -246,7 +259,9 @@ def node(name: str, allocated: int) -> Node:
 
 
 def holder(job_id: int, gpus: int, nodes: str) -> Job:
-    return one(JobID=str(job_id), JobArrayID=str(job_id), NodeList=nodes, tres_alloc=f"gres/gpu={gpus},gres/gpu:h100={gpus}")
+    return one(
+        JobID=str(job_id), JobArrayID=str(job_id), NodeList=nodes, tres_alloc=f"gres/gpu={gpus},gres/gpu:h100={gpus}"
+    )
 
 
 def test_an_even_guess_that_agrees_with_the_nodes_is_believed() -> None:

@@ -152,5 +152,3 @@ def test_nothing_can_be_typed_into_a_tool_and_the_users_own_formats_do_not_reach
 def test_bytes_that_are_no_text_do_not_stop_a_read() -> None:
     script = "import sys; sys.stdout.buffer.write(b'a\\xffb')"
     assert Runner((sys.executable, "-c", script)).read("squeue").stdout == "a\\xffb"
-
-
