@@ -20,9 +20,7 @@ PEOPLE = ("alice", "bob", "carol", "dan", "erin", "frank")
 OWN_ACCOUNTS = frozenset({"root", "operators"})
 OWN_USERS = frozenset({"root", "fairshare"})
 OWN_QOS = frozenset({"normal"})
-LIVE_STATES = frozenset(
-    {"PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "COMPLETING", "STOPPED", "REQUEUED"}
-)
+LIVE_STATES = frozenset({"PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "COMPLETING", "STOPPED", "REQUEUED"})
 
 T = TypeVar("T")
 
@@ -127,9 +125,7 @@ class Cluster:
             accepted = self.sbatch(user, *args, account=account)
         except CommandError as failure:
             return failure.stderr
-        raise AssertionError(
-            f"job {int(accepted)} was accepted: sbatch {' '.join(args)}\n{accepted.messages}"
-        )
+        raise AssertionError(f"job {int(accepted)} was accepted: sbatch {' '.join(args)}\n{accepted.messages}")
 
     def job(self, job_id: int) -> dict[str, str]:
         """`scontrol show job` as a dict. Where a comment repeats a field's name, the real field comes first."""
@@ -144,9 +140,7 @@ class Cluster:
     def state(self, job_id: int) -> str:
         return self.job(job_id)["JobState"]
 
-    def wait(
-        self, probe: Callable[[], T], timeout: float, what: str, until: Callable[[T], object] = bool
-    ) -> T:
+    def wait(self, probe: Callable[[], T], timeout: float, what: str, until: Callable[[T], object] = bool) -> T:
         """Asks `probe` again and again until its answer satisfies `until`, and returns that answer."""
         end = time.monotonic() + timeout
         while True:
@@ -252,9 +246,7 @@ class Cluster:
         return frozenset(self.slurm_output("sacctmgr", "-nP", "show", entity, f"format={column}").split())
 
 
-def _run(
-    argv: Sequence[str], check: bool = True, stdin: str | None = None
-) -> subprocess.CompletedProcess[str]:
+def _run(argv: Sequence[str], check: bool = True, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
     if stdin is None:
         done = subprocess.run(argv, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     else:

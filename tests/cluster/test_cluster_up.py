@@ -48,9 +48,7 @@ def test_every_node_is_idle_and_has_eight_gpus(clean_cluster: Cluster) -> None:
 
 
 def test_a_job_sees_its_gpus_and_its_output_is_read_from_another_node(with_alice: Cluster) -> None:
-    job = with_alice.sbatch(
-        "alice", "--gres=gpu:2", "-w", "n2", "-o", "out", script="echo $CUDA_VISIBLE_DEVICES"
-    )
+    job = with_alice.sbatch("alice", "--gres=gpu:2", "-w", "n2", "-o", "out", script="echo $CUDA_VISIBLE_DEVICES")
     with_alice.wait_state(job, "COMPLETED")
     assert with_alice.sh("n1", ["cat", "/home/alice/out"]).stdout == "0,1\n"
 
@@ -61,9 +59,7 @@ def test_slurmdbd_counts_the_gpus_of_a_finished_job(with_alice: Cluster) -> None
     def row() -> str:
         return with_alice.slurm_output("sacct", "-anXP", "-j", str(job), "-o", "State,Account,AllocTRES")
 
-    seen = with_alice.wait(
-        row, 30, "a completed row in sacct", until=lambda text: text.startswith("COMPLETED")
-    )
+    seen = with_alice.wait(row, 30, "a completed row in sacct", until=lambda text: text.startswith("COMPLETED"))
     state, account, tres = seen.split("|")
     assert (state, account) == ("COMPLETED", "bio")
     assert {"gres/gpu=3", "gres/gpu:h100=3"} <= set(tres.split(","))
@@ -104,9 +100,7 @@ def test_commands_of_the_daemons_user_run_from_the_host_with_epoch_times(cluster
 
 def test_postgres_answers_on_the_hosts_loopback_and_the_role_is_no_superuser(cluster: Cluster) -> None:
     with psycopg.connect(cluster.database_url) as connection:
-        row = connection.execute(
-            "SELECT current_user, rolsuper FROM pg_roles WHERE rolname = current_user"
-        ).fetchone()
+        row = connection.execute("SELECT current_user, rolsuper FROM pg_roles WHERE rolname = current_user").fetchone()
     assert row == ("fairshare", False)
 
 
@@ -125,7 +119,5 @@ def test_reset_forgets_accounts_qos_and_priorities(clean_cluster: Cluster) -> No
     clean_cluster.reset()
     assert clean_cluster.slurm_output("sacctmgr", "-nP", "show", "qos", "format=name") == "normal"
     clean_cluster.add_account("bio", "alice")
-    again = clean_cluster.slurm_output(
-        "sacctmgr", "-nP", "show", "assoc", "account=bio", "format=priority,qos"
-    )
+    again = clean_cluster.slurm_output("sacctmgr", "-nP", "show", "assoc", "account=bio", "format=priority,qos")
     assert set(again.splitlines()) == {"|normal"}
