@@ -258,9 +258,10 @@ def _one_line(words: str) -> str:
 def to_table(report: Report[Row], form: Form) -> Text:
     above = [Text(line, style="bold" if line.startswith("STALE") else "dim") for line in report.above]
     out = above if form.header else []
+    wanted = chosen(report, form)
     if not report.rows and report.empty:
         return _lines([*out, Text(report.empty)], form.width)
-    columns, left_out = _fitting(chosen(report, form), report.rows, form)
+    columns, left_out = _fitting(wanted, report.rows, form)
     widths = [_width(column, report.rows, form.header) for column in columns]
     widths = _cut_elastic(columns, widths, form.width)
     body = []
