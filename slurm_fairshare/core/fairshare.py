@@ -19,6 +19,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 
 from slurm_fairshare.core.tree import Epoch, Node, Tree, account_key, ancestors
 from slurm_fairshare.core.window import Step, Weight, Window, pieces, weighed
@@ -93,9 +94,13 @@ class Ranking:
     standings: Mapping[str, Standing]
     leaves: tuple[Ranked, ...]
 
+    @cached_property
+    def by_account(self) -> Mapping[str, Ranked]:
+        """Leaves by the key of their account."""
+        return {account_key(leaf.account): leaf for leaf in self.leaves}
+
     def leaf(self, account: str) -> Ranked | None:
-        key = account_key(account)
-        return next((leaf for leaf in self.leaves if account_key(leaf.account) == key), None)
+        return self.by_account.get(account_key(account))
 
     def fair_share(self, leaf: Ranked) -> float:
         """sshare's FairShare: 1.0 for the leaf that goes first, 1/N for the last of N."""

@@ -8,18 +8,18 @@ stopped, and the reason is kept. Nothing here knows a clock, Slurm or Postgres.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import combinations
 
-from slurm_fairshare.core.cluster import RUNNING, Job, Node, Picture
+from slurm_fairshare.core.cluster import COMPLETING, RUNNING, Job, Node, Picture
 from slurm_fairshare.core.contract import Contract, DebugLane, Ladder
-from slurm_fairshare.core.decisions import Decision, Outcome, Recorded, Rule, Side
+from slurm_fairshare.core.decisions import OPEN, Decision, Outcome, Recorded, Rule, Side
 from slurm_fairshare.core.fairshare import Ranked, Ranking
 from slurm_fairshare.core.resources import UNTYPED, Resources
-from slurm_fairshare.core.tree import diverging
+from slurm_fairshare.core.tree import account_key, diverging
 from slurm_fairshare.units import duration
 
 WAITS_FOR_RESOURCES = frozenset({"Resources", "Priority"})
@@ -103,30 +103,132 @@ class Candidate:
         return self.job.contract is not None and self.job.contract.resumable
 
 
-@dataclass
-class _Space:
-    """What is or will soon be free on each node; shrinks as the pass hands room out."""
-
-    free: dict[str, Resources]
-    nodes: Mapping[str, Node]
-    whole: dict[str, bool] = field(default_factory=dict)
-
-    def take(self, names: Iterable[str], need: Resources) -> None:
-        for name in names:
-            self.free[name] = self.free[name].minus(need)
-
-    def give(self, job: Job) -> None:
-        for name, part in job.by_node.items():
-            if name in self.free:
-                self.free[name] = self.free[name].plus(part)
-
-
 @dataclass(frozen=True, slots=True)
 class Shape:
     """What a pending job needs: so many nodes with so much on each."""
 
     nodes: int
     each: Resources
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """A pending job's shape and the names of the nodes it may stand on. No shape: `unknown` is not understood, or
+    even empty nodes could not hold it."""
+
+    shape: Shape | None
+    names: tuple[str, ...]
+    unknown: str = ""
+
+
+class Scene:
+    """What a pass looks at, kept run by run: the room on each node in service, and the runs that may yield.
+
+    *Room* is what a job under contract gets without our help: free, leaving, and held by unallocated work.
+    The daemon builds a scene from each picture; the simulator keeps one and moves it along, so that a pass
+    costs what changed and not the size of the cluster.
+    """
+
+    def __init__(self, nodes: Iterable[Node], ladder: Ladder) -> None:
+        self.ladder = ladder
+        self.nodes = {node.name: node for node in nodes}
+        self.in_service = [node for node in self.nodes.values() if node.in_service]
+        self.room = {node.name: node.free for node in self.in_service}
+        self.gpus = {name: _total(room) for name, room in self.room.items()}
+        """The sum of GPUs in `room`: the quick look before the exact one."""
+        self.runs: dict[str, dict[int, Job]] = {}
+        """Runs that may be stopped once they are past their minimum, by account key and job id."""
+        self.safe_until: dict[int, datetime] = {}
+        self.holding: dict[int, Job] = {}
+        self._leaving: set[int] = set()
+        self._needs: dict[object, Need] = {}
+
+    @classmethod
+    def of(cls, picture: Picture, ladder: Ladder, leaving: Collection[int] = ()) -> Scene:
+        """The scene of a picture. `leaving` are jobs told to go that the picture still shows as running."""
+        scene = cls(picture.nodes, ladder)
+        for job in picture.holding:
+            scene._hold(job)
+            if job.state == COMPLETING or job.job_id in leaving:
+                scene.leave(job)
+        return scene
+
+    def _hold(self, job: Job) -> None:
+        """Take up a run whose room the nodes already count as allocated."""
+        self.holding[job.job_id] = job
+        if job.qos == self.ladder.unallocated.name:
+            self._change(job, 1)
+        elif self._may_be_stopped(job):
+            assert job.start is not None  # noqa: S101  _may_be_stopped has seen to it
+            assert job.contract is not None  # noqa: S101
+            self.runs.setdefault(account_key(job.account), {})[job.job_id] = job
+            self.safe_until[job.job_id] = job.start + timedelta(seconds=job.contract.min_runtime)
+
+    def add(self, job: Job) -> None:
+        """A run starts."""
+        self._change(job, -1)
+        self._hold(job)
+
+    def leave(self, job: Job) -> None:
+        """A run has been told to go: its room counts as free from now on, and it cannot be told again."""
+        if job.job_id in self._leaving:
+            return
+        self._leaving.add(job.job_id)
+        if job.qos != self.ladder.unallocated.name:
+            self._change(job, 1)
+        self._forget(job)
+
+    def remove(self, job: Job) -> None:
+        """A run is gone."""
+        if job.job_id not in self._leaving and job.qos != self.ladder.unallocated.name:
+            self._change(job, 1)
+        self._leaving.discard(job.job_id)
+        self.holding.pop(job.job_id, None)
+        self._forget(job)
+
+    def _forget(self, job: Job) -> None:
+        if self.safe_until.pop(job.job_id, None) is not None:
+            del self.runs[account_key(job.account)][job.job_id]
+
+    def _may_be_stopped(self, job: Job) -> bool:
+        return (
+            job.state == RUNNING
+            and job.contract is not None
+            and job.start is not None
+            and bool(job.by_node)
+            and self.ladder.is_charged(job.qos)
+            and can_be_stopped(job)
+        )
+
+    def _change(self, job: Job, sign: int) -> None:
+        for name, part in job.by_node.items():
+            room = self.room.get(name)
+            if room is not None:
+                self.room[name] = room.plus(part) if sign > 0 else room.minus(part)
+                self.gpus[name] = _total(self.room[name])
+
+    def past_minimum(self, account: str, now: datetime) -> list[Job]:
+        """The account's runs that nothing protects any more."""
+        safe = self.safe_until
+        return [run for key, run in self.runs.get(account, {}).items() if safe[key] <= now]
+
+    def need(self, job: Job) -> Need:
+        """What the job needs and where it may stand; worked out once for all jobs that ask for the same."""
+        wanted = job.wanted
+        asked = (
+            job.partitions, job.constraints, job.node_count, wanted.cpus, wanted.memory_mb, *wanted.gpus.items()
+        )  # fmt: skip
+        need = self._needs.get(asked)
+        if need is None:
+            nodes, unknown = eligible_nodes(job, self.in_service)
+            shape = None if unknown else shape_of(job, nodes)
+            need = self._needs[asked] = Need(shape, tuple(node.name for node in nodes), unknown)
+        return need
+
+
+def _total(room: Resources) -> int:
+    """GPUs that are there: a node that is over-committed in one type has none of it, not less."""
+    return sum(amount for amount in room.gpus.values() if amount > 0)
 
 
 def queue_order(jobs: Iterable[Job], ladder: Ladder) -> list[Job]:
@@ -154,7 +256,26 @@ def rebalance(
         limit = duration(rules.max_age.total_seconds())
         words = f"the data is {age} old, more than the {limit} allowed; nobody is stopped on it"
         return Pass(declined=(Declined(0, Why.STALE, words),))
-    return _Pass(picture, ranking, ladder, lane, rules, recent, now).run()
+    told = {one.decision.victim.job_id for one in _counted(recent) if one.outcome in OPEN}
+    waiting = queue_order(picture.jobs, ladder)[: rules.depth]
+    return rebalance_scene(Scene.of(picture, ladder, told), waiting, ranking, lane, rules, recent, now)
+
+
+def rebalance_scene(
+    scene: Scene,
+    waiting: Iterable[Job],
+    ranking: Ranking,
+    lane: DebugLane | None,
+    rules: Rules,
+    recent: Sequence[Recorded],
+    now: datetime,
+) -> Pass:
+    """One pass over a scene that is up to date. `waiting` are the pending jobs in Slurm's order."""
+    return _Pass(scene, waiting, ranking, lane, rules, recent, now).run()
+
+
+def _counted(recent: Iterable[Recorded]) -> list[Recorded]:
+    return [one for one in recent if not one.decision.dry_run and one.outcome != Outcome.GONE]
 
 
 def may_yield(
@@ -281,27 +402,26 @@ class _Pass:
 
     def __init__(
         self,
-        picture: Picture,
+        scene: Scene,
+        waiting: Iterable[Job],
         ranking: Ranking,
-        ladder: Ladder,
         lane: DebugLane | None,
         rules: Rules,
         recent: Sequence[Recorded],
         now: datetime,
     ) -> None:
-        self.picture, self.ranking, self.ladder, self.lane = picture, ranking, ladder, lane
-        self.rules, self.now = rules, now
-        self.recent = [one for one in recent if not one.decision.dry_run and one.outcome != Outcome.GONE]
-        self.leaf_by_account = {leaf.account.lower(): leaf for leaf in ranking.leaves}
+        self.scene, self.waiting, self.ranking, self.lane = scene, waiting, ranking, lane
+        self.ladder, self.rules, self.now = scene.ladder, rules, now
+        self.recent = _counted(recent)
+        self.leaf_by_account = ranking.by_account
         self.decisions: list[Decision] = []
         self.declined: list[Declined] = []
-        self.leaving = {one.decision.victim.job_id for one in self.recent if one.outcome in ("decided", "noticed")}
-        self.space = self._room()
-        self.victims = [job for job in picture.jobs if self._stoppable(job)]
+        self.room, self.gpus = dict(scene.room), dict(scene.gpus)
+        self.gone: set[int] = set()
 
     def run(self) -> Pass:
         general = lane = 0
-        for job in queue_order(self.picture.jobs, self.ladder)[: self.rules.depth]:
+        for job in self.waiting:
             if job.reason not in WAITS_FOR_RESOURCES:
                 continue
             in_lane = _in_lane(job, self.ladder, self.lane)
@@ -312,87 +432,81 @@ class _Pass:
             general += blocked and not in_lane
         return Pass(tuple(self.decisions), tuple(self.declined))
 
-    def _room(self) -> _Space:
-        """Free, leaving, and held by unallocated work: what a job under contract gets without our help."""
-        nodes = {node.name: node for node in self.picture.nodes if node.in_service}
-        space = _Space({name: node.free for name, node in nodes.items()}, nodes)
-        for job in self.picture.holding:
-            goes = job.state == "COMPLETING" or job.job_id in self.leaving
-            if goes or job.qos == self.ladder.unallocated.name:
-                space.give(job)
-        return space
-
-    def _stoppable(self, job: Job) -> bool:
-        return (
-            job.state == RUNNING
-            and self.ladder.is_charged(job.qos)
-            and job.job_id not in self.leaving
-            and job.account.lower() in self.leaf_by_account
-            and bool(job.by_node)
-            and past_minimum(job, self.now) is not None
-            and can_be_stopped(job)
-        )
-
     def _serve(self, job: Job) -> bool:
         """Place the job or find who yields to it. True if it was blocked, so that it counts as a preemptor."""
         if not self.ladder.is_charged(job.qos):
             return self._decline(job, Why.UNALLOCATED, "it runs unallocated, which never stops anybody")
-        leaf = self.leaf_by_account.get(job.account.lower())
+        leaf = self.leaf_by_account.get(account_key(job.account))
         if leaf is None or leaf.standing.share <= 0:
             words = f"account {job.account} has no share in the budget tree, so it never stops anybody"
             return self._decline(job, Why.NO_BUDGET, words)
-        nodes, unknown = eligible_nodes(job, self.picture.nodes)
-        if unknown:
-            words = f"it asks for {unknown}, which the rebalancer does not model, so it stops nobody for it"
+        need = self.scene.need(job)
+        if need.unknown:
+            words = f"it asks for {need.unknown}, which the rebalancer does not model, so it stops nobody for it"
             return self._decline(job, Why.NOT_MODELLED, words, blocked=True)
-        shape = shape_of(job, nodes)
-        if shape is None:
+        if need.shape is None:
             words = "no set of nodes in service could hold it even if they were empty"
             return self._decline(job, Why.TOO_BIG, words, blocked=True)
-        placed = self._place(shape, nodes)
+        placed = self._place(need.shape, need.names)
         if placed is not None:
-            self.space.take(placed, shape.each)
+            self._take(placed, need.shape.each)
             return False
-        return self._evict_for(job, leaf, shape, nodes)
+        return self._evict_for(job, leaf, need.shape, need.names)
+
+    def _take(self, names: Iterable[str], need: Resources) -> None:
+        for name in names:
+            self.room[name] = self.room[name].minus(need)
+            self.gpus[name] = _total(self.room[name])
+
+    def _give(self, job: Job) -> None:
+        for name, part in job.by_node.items():
+            if name in self.room:
+                self.room[name] = self.room[name].plus(part)
+                self.gpus[name] = _total(self.room[name])
 
     def _decline(self, job: Job, why: Why, words: str, *, blocked: bool = False) -> bool:
         self.declined.append(Declined(job.job_id, why, words))
         return blocked
 
-    def _place(self, shape: Shape, nodes: Sequence[Node]) -> list[str] | None:
+    def _place(self, shape: Shape, names: Sequence[str]) -> list[str] | None:
         """Nodes that hold the job as things stand: the fullest that fit, so that large holes stay whole."""
-        fitting = [node.name for node in nodes if fits(shape.each, self.space.free[node.name])]
+        gpus, wanted = self.gpus, shape.each.gpu_count
+        fitting = [name for name in names if gpus[name] >= wanted and fits(shape.each, self.room[name])]
         if len(fitting) < shape.nodes:
             return None
-        return sorted(fitting, key=lambda name: (self.space.free[name].gpu_count, name))[: shape.nodes]
+        return sorted(fitting, key=lambda name: (gpus[name], name))[: shape.nodes]
 
-    def _evict_for(self, job: Job, leaf: Ranked, shape: Shape, nodes: Sequence[Node]) -> bool:
-        waiting = self._waits_for_earlier(job)
+    def _evict_for(self, job: Job, leaf: Ranked, shape: Shape, names: Sequence[str]) -> bool:
+        made = self._for_this(job)
+        waiting = self._waits_for_earlier(made)
         if waiting is not None:
             return self._decline(job, *waiting, blocked=True)
-        candidates = self._candidates(job, leaf)
-        found = self._choose(shape, nodes, candidates)
+        yielding = self._yielding(job, leaf, {one.decision.victim.job_id for one in made})
+        found = None
+        if self._could_hold(shape, names, yielding):
+            found = self._choose(shape, names, [self._candidate(*one) for one in yielding])
         if found is None:
-            return self._decline(job, Why.NOBODY_YIELDS, self._nobody(leaf, candidates), blocked=True)
+            return self._decline(job, Why.NOBODY_YIELDS, self._nobody(leaf, len(yielding)), blocked=True)
         placed, chosen = found
         limit = self._rate_limit(chosen)
         if limit:
             return self._decline(job, Why.RATE_LIMIT, limit, blocked=True)
         for candidate in chosen:
             self.decisions.append(self._decision(job, leaf, candidate, placed))
-            self.space.give(candidate.job)
-        gone = {candidate.job.job_id for candidate in chosen}
-        self.victims = [run for run in self.victims if run.job_id not in gone]
-        self.space.take(placed, shape.each)
+            self._give(candidate.job)
+            self.gone.add(candidate.job.job_id)
+        self._take(placed, shape.each)
         return True
 
     def _for_this(self, job: Job) -> list[Recorded]:
         """Recent decisions made for the job and not answered by a start since: of it, or of a task of its array."""
         made = [one for one in self.recent if one.decision.preemptor and one.decision.preemptor.job_id == job.job_id]
+        if not made:
+            return made
         family = job.label.partition("_")[0]
         started = [
             other.start
-            for other in self.picture.holding
+            for other in self.scene.holding.values()
             if other.start is not None and (other.job_id == job.job_id or other.label.partition("_")[0] == family)
         ]
         answered = max(started, default=None)
@@ -402,12 +516,11 @@ class _Pass:
             if self.now - one.decision.at <= self.rules.cooldown and (answered is None or one.decision.at > answered)
         ]
 
-    def _waits_for_earlier(self, job: Job) -> tuple[Why, str] | None:
-        earlier = self._for_this(job)
+    def _waits_for_earlier(self, earlier: Sequence[Recorded]) -> tuple[Why, str] | None:
         if not earlier:
             return None
         newest = max(one.changed for one in earlier)
-        if self.now - newest < self.rules.settle or any(one.outcome in ("decided", "noticed") for one in earlier):
+        if self.now - newest < self.rules.settle or any(one.outcome in OPEN for one in earlier):
             names = ", ".join(sorted({one.decision.victim.label for one in earlier}))
             return Why.OUTSTANDING, f"room was made for it ({names} yielded); it has not started yet"
         if len({one.decision.at for one in earlier}) >= self.rules.attempts:
@@ -415,26 +528,49 @@ class _Pass:
             return Why.GAVE_UP, f"room was made for it {self.rules.attempts} times in {wait} and it did not start"
         return None
 
-    def _candidates(self, job: Job, leaf: Ranked) -> list[Candidate]:
-        tried = {one.decision.victim.job_id for one in self._for_this(job)}
-        verdicts: dict[tuple[str, int], Permission | None] = {}
+    def _yielding(self, job: Job, leaf: Ranked, tried: Collection[int]) -> list[tuple[Job, Ranked, Permission]]:
+        """The runs past their minimum that may be stopped for the job. One look at two leaves serves all runs."""
         found = []
-        for run in self.victims:
-            if run.job_id in tried:
+        verdicts: dict[int, Permission | None] = {}
+        for account in self.scene.runs:
+            theirs = self.leaf_by_account.get(account)
+            if theirs is None:
                 continue
-            theirs = self.leaf_by_account[run.account.lower()]
-            key = (theirs.path, _in_team(run.contract))
-            if key not in verdicts:
-                verdicts[key] = may_yield(job, leaf, run, theirs, self.ranking, self.ladder, self.lane, self.rules)
-            permission = verdicts[key]
-            if permission is not None:
-                lost = work_lost(run, self.now, self.rules.checkpoint_interval)
-                over = self.ranking.standings[permission.victim_node].ratio
-                found.append(Candidate(run, theirs, permission, over, lost))
+            own = theirs.path == leaf.path
+            verdicts.clear()
+            for run in self.scene.past_minimum(account, self.now):
+                if run.job_id in tried or run.job_id in self.gone:
+                    continue
+                key = _in_team(run.contract) if own else 0
+                if key not in verdicts:
+                    verdicts[key] = may_yield(job, leaf, run, theirs, self.ranking, self.ladder, self.lane, self.rules)
+                    if verdicts[key] is None and not own:
+                        break
+                permission = verdicts[key]
+                if permission is not None:
+                    found.append((run, theirs, permission))
         return found
 
+    def _could_hold(
+        self, shape: Shape, names: Sequence[str], yielding: Sequence[tuple[Job, Ranked, Permission]]
+    ) -> bool:
+        """Whether enough nodes would have the GPUs if all of them yielded: most tries end at this count."""
+        if not yielding:
+            return False
+        each = shape.each.gpu_count
+        more: dict[str, int] = {}
+        for run, _, _ in yielding:
+            for name, part in run.by_node.items():
+                more[name] = more.get(name, 0) + part.gpu_count
+        gpus = self.gpus
+        return sum(1 for name in names if gpus[name] + more.get(name, 0) >= each) >= shape.nodes
+
+    def _candidate(self, run: Job, theirs: Ranked, permission: Permission) -> Candidate:
+        lost = work_lost(run, self.now, self.rules.checkpoint_interval)
+        return Candidate(run, theirs, permission, self.ranking.standings[permission.victim_node].ratio, lost)
+
     def _choose(
-        self, shape: Shape, nodes: Sequence[Node], candidates: Sequence[Candidate]
+        self, shape: Shape, names: Sequence[str], candidates: Sequence[Candidate]
     ) -> tuple[list[str], list[Candidate]] | None:
         """The cheapest set of runs whose nodes, with what is free, hold the whole job; None if there is none.
 
@@ -448,42 +584,66 @@ class _Pass:
                 by_node.setdefault(name, []).append(candidate)
         chosen: list[Candidate] = []
         placed: list[str] = []
-        left = [node.name for node in nodes]
-        while len(placed) < shape.nodes:
-            options = []
-            for name in left:
+        options: dict[str, tuple[_Cost, str, tuple[Candidate, ...]]] = {}
+        stale: Iterable[str] = names
+        while True:
+            for name in stale:
                 extra = self._clear(name, shape.each, by_node.get(name, ()), chosen)
                 if extra is not None:
-                    options.append((*_cost(extra, shape.each), name, extra))
+                    options[name] = (_cost(extra, shape.each), name, extra)
             if not options:
                 return None
-            best = min(options, key=lambda option: option[:-1])
-            name, extra = best[-2], best[-1]
+            _, name, extra = min(options.values(), key=lambda option: option[:2])
             chosen.extend(extra)
             placed.append(name)
-            left.remove(name)
-        return placed, self._spare(shape, placed, chosen)
+            del options[name]
+            if len(placed) == shape.nodes:
+                return placed, self._spare(shape, placed, chosen)
+            # What was chosen for this node may make others cheaper; nothing else has changed.
+            stale = {other for one in extra for other in one.job.by_node} & set(names).difference(placed)
 
     def _clear(
         self, name: str, each: Resources, here: Sequence[Candidate], chosen: Sequence[Candidate]
     ) -> tuple[Candidate, ...] | None:
         """The cheapest of the candidates on the node, beyond those chosen already, that make room on it."""
-        free = self.space.free[name]
+        free = self.room[name]
         for candidate in chosen:
-            free = free.plus(candidate.job.by_node.get(name, Resources()))
+            part = candidate.job.by_node.get(name)
+            if part is not None:
+                free = free.plus(part)
         if fits(each, free):
             return ()
         rest = [one for one in here if one not in chosen]
+        everything = free
+        for candidate in rest:
+            everything = everything.plus(candidate.job.by_node[name])
+        if not rest or not fits(each, everything):
+            return None
         if len(rest) > EXHAUSTIVE:
             return self._clear_greedily(name, each, free, rest)
+        return self._clear_exactly(name, each, free, rest)
+
+    def _clear_exactly(
+        self, name: str, each: Resources, free: Resources, rest: Sequence[Candidate]
+    ) -> tuple[Candidate, ...] | None:
+        """Every subset is weighed; those with too few GPUs are passed over by their sum alone."""
+        lacking = each.gpu_count - _total(free)
+        gpus = [one.job.by_node[name].gpu_count for one in rest]
         best: tuple[Candidate, ...] | None = None
+        least: _Cost | None = None
         for size in range(1, len(rest) + 1):
-            for group in combinations(rest, size):
+            for picked in combinations(range(len(rest)), size):
+                if sum(gpus[i] for i in picked) < lacking:
+                    continue
+                group = tuple(rest[i] for i in picked)
+                cost = _cost(group, each)
+                if least is not None and cost >= least:
+                    continue
                 room = free
                 for candidate in group:
                     room = room.plus(candidate.job.by_node[name])
-                if fits(each, room) and (best is None or _cost(group, each) < _cost(best, each)):
-                    best = group
+                if fits(each, room):
+                    best, least = group, cost
         return best
 
     def _clear_greedily(
@@ -519,18 +679,21 @@ class _Pass:
                 return f"{candidate.leaf.path} has had {limit} runs stopped within an hour, its limit"
         return ""
 
-    def _nobody(self, leaf: Ranked, candidates: Sequence[Candidate]) -> str:
+    def _nobody(self, leaf: Ranked, yielding: int) -> str:
         """The words for a blocked job: what there was, and what it lacked."""
-        if candidates:
+        if yielding:
             return (
-                f"{len(candidates)} runs past their minimum would yield to it, but their nodes together with "
+                f"{yielding} runs past their minimum would yield to it, but their nodes together with "
                 "what is free do not hold it whole, so none is stopped"
             )
-        if not self.victims:
+        bare = sum(
+            len(self.scene.past_minimum(key, self.now)) for key in self.scene.runs if key in self.leaf_by_account
+        )
+        if not bare:
             return "no run under contract is past its minimum runtime yet"
         ratio = leaf.standing.ratio
         return (
-            f"none of the {len(self.victims)} runs past their minimum belongs to a side that is over target and "
+            f"none of the {bare} runs past their minimum belongs to a side that is over target and "
             f"behind by more than {self.rules.hysteresis:.2f} ({leaf.path} stands at {ratio:.2f} of its entitlement)"
         )
 
@@ -559,7 +722,10 @@ class _Pass:
         return Side(job.job_id, job.label, job.user, job.account, leaf.path, node, ratio, job.wanted.gpu_count)
 
 
-def _cost(group: Sequence[Candidate], each: Resources) -> tuple[int, int, float, float, tuple[int, ...]]:
+_Cost = tuple[int, int, float, float, tuple[int, ...]]
+
+
+def _cost(group: Sequence[Candidate], each: Resources) -> _Cost:
     """What clearing costs, smaller is better. In-team yielding comes after yielding between teams."""
     given = sum(candidate.job.wanted.gpu_count for candidate in group)
     return (
