@@ -377,6 +377,7 @@ class Engine:
     def _back(self, job: Job | None, _tag: int) -> None:
         assert job is not None  # noqa: S101
         self.events += 1
+        job.since = self.now
         self.policy.admit(job)
         self._enqueue(job)
 

@@ -9,6 +9,7 @@ ten thousand equal jobs costs as much as one over ten.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
+from heapq import merge
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -112,6 +113,15 @@ class Group:
         self.streams: dict[Hashable, Stream] = {}
         self.live = 0
 
+    def oldest(self) -> int:
+        """The arrival that decides between groups of one priority."""
+        return min((head.arrival for s in self.streams.values() if (head := s.head()) is not None), default=0)
+
+    def in_order(self) -> Iterator[Job]:
+        """The group's jobs by arrival."""
+        live = [stream for stream in self.streams.values() if stream.live]
+        return iter(live[0]) if len(live) == 1 else merge(*live, key=lambda job: job.arrival)
+
 
 class Waiting:
     """All pending jobs."""
@@ -152,7 +162,7 @@ class Waiting:
 
     def order(self) -> list[Group]:
         if not self._sorted:
-            self._order.sort(key=lambda group: -group.priority)
+            self._order.sort(key=lambda group: (-group.priority, group.oldest()))
             self._sorted = True
         return self._order
 
@@ -163,4 +173,4 @@ class Waiting:
         """All pending jobs in the order in which they are served."""
         for group in self.order():
             if group.live:
-                yield from sorted((job for s in group.streams.values() for job in s), key=lambda job: job.arrival)
+                yield from group.in_order()

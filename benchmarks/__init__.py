@@ -1,0 +1,1 @@
+"""Benchmarks. Each prints `FIGURE name value` lines."""

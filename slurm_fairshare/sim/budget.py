@@ -1,0 +1,323 @@
+"""Our own policy in the simulator: the ranking, the labels and the evictions are core's, called as the daemon does.
+
+What stands here is only what the daemon, the plugin and slurmctld do around them: when the tick comes, which
+standing a job gets at submit, and how a decision is carried out.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from slurm_fairshare.core import cluster
+from slurm_fairshare.core.contract import Contract, DebugLane, Ladder, Priority, Rung
+from slurm_fairshare.core.decisions import Outcome, Recorded
+from slurm_fairshare.core.fairshare import Ranking, Usage, rank
+from slurm_fairshare.core.plan import BAND, TOP_LABEL, labels
+from slurm_fairshare.core.rebalance import Rules, Scene, rebalance_scene
+from slurm_fairshare.core.resources import Resources
+from slurm_fairshare.core.tree import Epoch, Tree, account_key
+from slurm_fairshare.core.window import Step, Weight, Window
+from slurm_fairshare.sim.engine import TIMER, Ended, Engine, Job, Policy
+from slurm_fairshare.sim.tree import tree_of
+
+IN_TEAM = (Priority.LOW, Priority.NORMAL, Priority.HIGH)
+CHARGED_FIRST = 10 * BAND * TOP_LABEL
+"""Slurm sorts what may preempt before what may be preempted, whatever their priorities (the facts, F4)."""
+
+
+@dataclass(frozen=True, slots=True)
+class LargeJobs:
+    """Jobs of so many GPUs go to the first rank after waiting so long, while their leaf's ratio is below a bound."""
+
+    gpus: int = 64
+    after: int = 12 * 3600
+    ratio: float = 1.2
+
+
+@dataclass(frozen=True, slots=True)
+class Knobs:
+    """All that can be turned. Times in seconds where they are not lengths of core."""
+
+    lookback: timedelta = timedelta(days=7)
+    half_life: timedelta | None = None
+    ladder: Ladder = field(default_factory=Ladder.default)
+    lane: DebugLane | None = field(default_factory=DebugLane)
+    rules: Rules = field(default_factory=Rules)
+    large: LargeJobs | None = field(default_factory=LargeJobs)
+    pool: int = 0
+    """Nodes that take only debug and unallocated jobs."""
+    evicts: bool = True
+    tick: int = 60
+    """Seconds between two recomputations of the ranking."""
+
+
+class Budget(Policy):
+    """Budgets, fair-share over a lookback window, and the minimum-runtime contract."""
+
+    name = "budget"
+    backfill = True
+    reservations = 1
+    native = True
+    rebalances = True
+    recalculates = True
+
+    def __init__(self, knobs: Knobs | None = None, name: str = "budget") -> None:
+        self.knobs = knobs or Knobs()
+        self.name = name
+        self.rebalances = self.knobs.evicts
+
+    def begin(self, engine: Engine) -> None:
+        super().begin(engine)
+        self.tree: Tree = tree_of(engine.workload.shares)
+        self.origin = engine.workload.origin
+        self.weight = Weight(self.knobs.half_life)
+        self.label: dict[str, int] = {}
+        self.ranking: Ranking | None = None
+        self.recent: deque[Recorded] = deque()
+        self.jobs: dict[int, Job] = {}
+        self._resources: dict[tuple[str, int, int, int], Resources] = {}
+        self._contracts: dict[tuple[int, bool, int, bool], Contract] = {}
+        self._scene_up = -1
+        nodes = engine.machine.nodes
+        self.pool_mask = ((1 << self.knobs.pool) - 1) << (len(nodes) - self.knobs.pool)
+        self.names = [node.name for node in nodes]
+        self.index = {name: i for i, name in enumerate(self.names)}
+
+    # --- the tick ---------------------------------------------------------------------------------
+
+    def moment(self, now: int) -> datetime:
+        return self.origin + timedelta(seconds=now)
+
+    def recalculate(self, now: int) -> None:
+        at = self.moment(now)
+        window = Window.lookback(at, self.knobs.lookback)
+        start = now - int(self.knobs.lookback.total_seconds())
+        meters = self.engine.ledger.charged
+        used = {
+            account_key(account): meter.weighed(max(0, start), now, self.knobs.half_life)
+            for account, meter in meters.items()
+        }
+        usage = [Usage(Epoch(window.start, window.end, self.tree), used)]
+        self.ranking = rank(self.tree, self._capacity(), usage, self.weight, at)
+        order = [account_key(leaf.account) for leaf in self.ranking.leaves]
+        self.label = labels(order, self.label)
+
+    def _capacity(self) -> list[Step]:
+        first = Step(self.origin, self.engine.machine.gpus)
+        return [first, *(Step(self.moment(at), gpus) for at, gpus in self.engine.ledger.in_service)]
+
+    # --- submit: what the plugin and slurmctld make of a job ----------------------------------------
+
+    def rung_of(self, job: Job) -> Rung:
+        """The smallest rung that covers the job; the lane's rung only for jobs small enough for the lane."""
+        ladder, lane = self.knobs.ladder, self.knobs.lane
+        rung = ladder.for_min_runtime(min(job.spec.min_runtime, ladder.cap))
+        if lane is not None and lane.covers(rung) and job.spec.gpus > lane.max_gpus:
+            return next((other for other in ladder.charged if not lane.covers(other)), rung)
+        return rung
+
+    def admit(self, job: Job) -> None:
+        rung, lane = self.rung_of(job), self.knobs.lane
+        account = account_key(job.spec.account)
+        job.charged = rung.min_runtime > 0
+        job.loose = not job.charged
+        job.tag = rung
+        if lane is not None and lane.covers(rung):
+            job.limited_by = ("lane", account)
+            job.group = ("lane", account, job.spec.priority)
+        elif not job.charged:
+            job.group = ("unallocated", account, job.spec.priority)
+        else:
+            job.group = ("leaf", account, job.spec.priority)
+            if self.pool_mask:
+                self.engine.reshape(job, ~self.pool_mask)
+            large = self.knobs.large
+            if large is not None and job.spec.gpus >= large.gpus:
+                self.engine.at(self.engine.now + large.after, TIMER, job, job.restarts)
+
+    def timer(self, job: Job, now: int) -> None:
+        large = self.knobs.large
+        if large is not None and job.stream is not None and now - job.since >= large.after:
+            self.engine.regroup(job, ("large", account_key(job.spec.account), job.spec.priority))
+
+    def priority(self, group: Hashable) -> float:
+        """As Slurm adds it up: the leaf's label, the in-team priority, the lane's own priority above all."""
+        assert isinstance(group, tuple)  # noqa: S101
+        kind, account, in_team = group
+        own = self.label.get(account, 0) * BAND + IN_TEAM[in_team].site_factor
+        if kind == "unallocated":
+            return float(own)
+        if kind == "lane" and self.knobs.lane is not None:
+            own += self.knobs.lane.priority
+        if kind == "large" and self._below_bound(account):
+            own = (TOP_LABEL + 1) * BAND
+        return float(own + CHARGED_FIRST)
+
+    def _below_bound(self, account: str) -> bool:
+        large = self.knobs.large
+        leaf = self.ranking.leaf(account) if self.ranking is not None else None
+        return large is not None and leaf is not None and leaf.standing.ratio < large.ratio
+
+    def may_start(self, job: Job) -> bool:
+        lane = self.knobs.lane
+        if lane is None:
+            return True
+        return self.engine.limited.get(job.limited_by, 0) + job.spec.gpus <= lane.max_gpus_per_team
+
+    # --- the rebalancer ---------------------------------------------------------------------------
+
+    def started(self, job: Job, now: int) -> None:
+        self.jobs[job.number] = job
+        if self.rebalances and self._scene_up == self.engine.floor.up:
+            self.scene.add(self._running(job))
+
+    def told(self, job: Job, now: int) -> None:
+        if self.rebalances and self._scene_up == self.engine.floor.up:
+            self.scene.leave(self._known(job))
+
+    def ended(self, job: Job, now: int) -> None:
+        del self.jobs[job.number]
+        if self.rebalances and self._scene_up == self.engine.floor.up:
+            self.scene.remove(self._known(job))
+
+    def _known(self, job: Job) -> cluster.Job:
+        assert isinstance(job.tag, cluster.Job)  # noqa: S101
+        return job.tag
+
+    def rebalance(self, now: int) -> bool:
+        if self.ranking is None:
+            return False
+        self._keep_scene()
+        at, rules = self.moment(now), self.knobs.rules
+        oldest = at - max(timedelta(hours=1), rules.cooldown)
+        while self.recent and self.recent[0].decision.at < oldest:
+            self.recent.popleft()
+        found = rebalance_scene(self.scene, self._waiting(), self.ranking, self.knobs.lane, rules, self.recent, at)
+        gone: dict[int, int] = {}
+        for decision in found.decisions:
+            assert decision.preemptor is not None  # noqa: S101
+            leaves = self.engine.tell(self.jobs[decision.victim.job_id], Ended.EVICTED)
+            taker = decision.preemptor.job_id
+            gone[taker] = max(gone.get(taker, 0), leaves)
+            self.recent.append(Recorded(decision, Outcome.REQUEUED, self.moment(leaves)))
+        places = {d.preemptor.job_id: d.nodes for d in found.decisions if d.preemptor is not None}
+        for number, until in gone.items():
+            self._claim(self._pending[number], places[number], until)
+        return bool(found.decisions)
+
+    def _claim(self, job: Job, names: tuple[str, ...], until: int) -> None:
+        shape = job.shape
+        nodes = [self.index[name] for name in names]
+        place = (*((node, shape.each) for node in nodes[:-1]), (nodes[-1], shape.last))
+        self.engine.claim(job, place, until)
+
+    def _waiting(self) -> Iterator[cluster.Job]:
+        """The first pending jobs in order, as far as a pass may look."""
+        rules = self.knobs.rules
+        self._pending: dict[int, Job] = {}
+        lane, general = 4 * rules.lane_preemptors, 4 * rules.preemptors
+        for group in self.engine.waiting.order():
+            if not group.live:
+                continue
+            assert isinstance(group.key, tuple)  # noqa: S101
+            in_lane = group.key[0] == "lane"
+            if group.key[0] == "unallocated":
+                return
+            for job in group.in_order():
+                if job.limited_by is not None and not self.may_start(job):
+                    break
+                if lane < 1 if in_lane else general < 1:
+                    break
+                lane -= in_lane
+                general -= not in_lane
+                self._pending[job.number] = job
+                yield self._asking(job)
+            if general < 1:
+                return
+
+    # --- core's picture of things -------------------------------------------------------------------
+
+    def _keep_scene(self) -> None:
+        """The scene follows the runs; when a node leaves or comes back it is made anew."""
+        floor = self.engine.floor
+        if self._scene_up == floor.up:
+            return
+        self._scene_up = floor.up
+        none = Resources()
+        self.scene = Scene(
+            [
+                cluster.Node(
+                    name=node.name,
+                    states=frozenset({"IDLE"}) if floor.up >> i & 1 else frozenset({"DOWN"}),
+                    total=self._held(node.kind, node.gpus, node.cpus or 1 << 40, node.memory_mb or 1 << 40),
+                    allocated=none,
+                    partitions=("pool",) if self.pool_mask >> i & 1 else ("main", "pool"),
+                )
+                for i, node in enumerate(self.engine.machine.nodes)
+            ],
+            self.knobs.ladder,
+        )
+        for job in self.jobs.values():
+            self.scene.add(self._running(job))
+            if job.leaving:
+                self.scene.leave(self._known(job))
+
+    def _held(self, kind: str, gpus: int, cpus: int, memory: int) -> Resources:
+        key = (kind, gpus, cpus, memory)
+        found = self._resources.get(key)
+        if found is None:
+            found = self._resources[key] = Resources({kind: gpus} if gpus else {}, cpus, memory)
+        return found
+
+    def _contract(self, job: Job) -> Contract:
+        spec = job.spec
+        key = (spec.min_runtime, spec.resumable, spec.priority, spec.notice)
+        found = self._contracts.get(key)
+        if found is None:
+            notice = "USR1" if spec.notice else None
+            found = Contract(min(spec.min_runtime, self.knobs.ladder.cap), spec.resumable, IN_TEAM[spec.priority], notice)
+            self._contracts[key] = found
+        return found
+
+    def _asking(self, job: Job) -> cluster.Job:
+        return self._job(job, cluster.PENDING, "Resources", None)
+
+    def _running(self, job: Job) -> cluster.Job:
+        made = self._job(job, cluster.RUNNING, "None", self.moment(job.start))
+        job.tag = made
+        return made
+
+    def _job(self, job: Job, state: str, reason: str, start: datetime | None) -> cluster.Job:
+        spec, shape = job.spec, job.shape
+        nodes = self.engine.machine.nodes
+        rung = self.rung_of(job)
+        submit = self.moment(job.since)
+        return cluster.Job(
+            job_id=job.number,
+            label=str(job.number),
+            account=spec.account,
+            user=spec.user,
+            uid=0,
+            partitions=("main",) if self.pool_mask and job.group[0] in ("leaf", "large") else ("pool",),  # type: ignore[index]
+            qos=rung.name,
+            state=state,
+            reason=reason,
+            priority=0,
+            submit=submit,
+            eligible=submit,
+            start=start,
+            time_limit=timedelta(seconds=job.limit),
+            wanted=self._held(spec.kind, spec.gpus, spec.cpus, spec.memory_mb),
+            node_count=shape.count,
+            by_node={
+                nodes[node].name: self._held(nodes[node].kind, gpus, shape.cpus, shape.memory)
+                for node, gpus in job.place
+            }
+            if start is not None
+            else {},
+            contract=self._contract(job),
+            requeueable=spec.resumable or not job.charged,
+        )
