@@ -94,7 +94,7 @@ def story(cluster: Cluster) -> None:
     record = sfair(cluster, "why", str(protected))
     say(f"  job {protected} kept its minimum of {MINIMUM}s, then yielded; it waits to run again by itself")
     show(f"sfair why {protected}", record)
-    comment = cluster.slurm_output("squeue", "-h", "-j", str(protected), "-O", "AdminComment:400").strip()
+    comment = cluster.slurm_output("squeue", "-h", "-j", str(protected), "-O", "admin_comment:400").strip()
     show(f"what dan sees in Slurm: AdminComment of job {protected}", comment)
     until(lambda: sfair(cluster, "shares") != before, 30, "a tick after the change")
     show("sfair shares, after", sfair(cluster, "shares"))
