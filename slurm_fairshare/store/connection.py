@@ -12,7 +12,7 @@ from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy import Connection, create_engine, text
 from sqlalchemy.exc import DBAPIError
 
-from slurm_fairshare.errors import StoreError, StoreUnreachable
+from slurm_fairshare.errors import ConfigError, StoreError, StoreUnreachable
 
 APPLICATION = "slurm-fairshare"
 CONNECT_TIMEOUT = 10  # seconds
@@ -34,6 +34,7 @@ class Database:
         statement_timeout: timedelta | None = STATEMENT_TIMEOUT,
     ) -> None:
         self.dsn = dsn.replace("postgresql+psycopg://", "postgresql://", 1)
+        self._place = _place(self.dsn)
         self._application = application
         self._limit = statement_timeout or timedelta(0)
         self._checked = False
@@ -101,34 +102,38 @@ class Database:
         never_got_there = state is None and isinstance(error, psycopg.OperationalError)
         if never_got_there or (state or "").startswith(_UNREACHABLE):
             return StoreUnreachable(
-                f"Postgres at {self.place} cannot be used: {words}; check that it runs and that database_url "
+                f"Postgres at {self._place} cannot be used: {words}; check that it runs and that database_url "
                 "(SLURM_FAIRSHARE_DATABASE_URL) names it, its role and its password"
             )
         match state:
             case "42P01" | "3F000" | "42703":
-                return StoreError(f"the database at {self.place} lacks something ({words}); {UPGRADE}")
+                return StoreError(f"the database at {self._place} lacks something ({words}); {UPGRADE}")
             case "42501":
                 return StoreError(f"this Postgres role may not do that: {words}; use one that may, or ask an admin")
             case "57014":
                 return StoreError(
-                    f"Postgres at {self.place} took longer than {self._limit.total_seconds():.0f}s for one statement "
+                    f"Postgres at {self._place} took longer than {self._limit.total_seconds():g}s for one statement "
                     "and was stopped; see whether it is overloaded or locked (pg_stat_activity)"
                 )
             case _:
-                return StoreError(f"Postgres at {self.place} refused ({state}): {words}")
-
-    @property
-    def place(self) -> str:
-        """Where the database is, without its password."""
-        try:
-            parts = conninfo_to_dict(self.dsn)
-        except psycopg.Error:
-            return "the given address (which cannot be read)"
-        host, port = parts.get("host") or "the local socket", parts.get("port")
-        return f"{host}{f':{port}' if port else ''}/{parts.get('dbname') or ''}"
+                return StoreError(f"Postgres at {self._place} refused ({state}): {words}")
 
     def close(self) -> None:
         self._engine.dispose()
+
+
+def _place(dsn: str) -> str:
+    """Where the database is, without its password. ConfigError if that cannot be read; it is not repeated, since
+    there may be a password in it."""
+    try:
+        parts = conninfo_to_dict(dsn)
+    except psycopg.Error:
+        raise ConfigError(
+            "database_url (SLURM_FAIRSHARE_DATABASE_URL) is no address of a Postgres: write "
+            "postgresql://user:password@host:port/database, with %-escapes for special characters in the password"
+        ) from None
+    host, port = parts.get("host") or "the local socket", parts.get("port")
+    return f"{host}{f':{port}' if port else ''}/{parts.get('dbname') or ''}"
 
 
 def scalar(connection: Connection, sql: str, **parameters: Any) -> Any:

@@ -111,7 +111,8 @@ class MemoryStore:
 
     def record_picture(self, picture: Picture, capacity: Sequence[Capacity]) -> None:
         kinds = {one.kind for one in capacity}
-        gone = [Capacity(kind, 0, 0, 0, 0) for kind in sorted(self._capacity.keys() - kinds)]
+        known = {kind for kind, steps in self._capacity.items() if min(steps) <= picture.at}
+        gone = [Capacity(kind, 0, 0, 0, 0) for kind in sorted(known - kinds)]
         for one in (*capacity, *gone):
             steps = self._capacity.setdefault(one.kind, {})
             before = max((at for at in steps if at <= picture.at), default=None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from threading import Lock
 
 from alembic import command
 from alembic.config import Config
@@ -14,6 +15,9 @@ from sqlalchemy import Connection
 from slurm_fairshare.errors import StoreError
 from slurm_fairshare.store.connection import UPGRADE, Database, scalar
 from slurm_fairshare.store.tables import SCHEMA
+
+_ALEMBIC = Lock()
+"""alembic keeps what it works on in a global, so one thread at a time. Other processes wait in Postgres."""
 
 
 def home() -> Path:
@@ -29,7 +33,7 @@ def upgrade(dsn: str) -> str:
     """Bring the database to this code's version and return it. Safe to repeat, and for two at once."""
     database = Database(dsn, statement_timeout=None)
     try:
-        with database.unchecked() as connection:
+        with _ALEMBIC, database.unchecked() as connection:
             command.upgrade(_config(connection), "head")
     finally:
         database.close()
