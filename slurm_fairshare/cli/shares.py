@@ -15,6 +15,8 @@ from slurm_fairshare.reports import shares as report
 from slurm_fairshare.reports.table import Form
 from slurm_fairshare.reports.ticks import account_notes
 from slurm_fairshare.reports.words import Basis
+from slurm_fairshare.store.facts import TickFacts
+from slurm_fairshare.units import moment
 
 
 @click.command(cls=SlurmLike, context_settings={"help_option_names": ["--help", "--usage"]})
@@ -80,5 +82,18 @@ def _rows(app: App, store: Store, ranking: Ranking, basis: Basis) -> tuple[repor
 
 
 def _notes(store: Store) -> tuple[str, ...]:
+    """What the last tick found not to match, and whether ticks have failed since."""
     tick = store.last_tick()
-    return account_notes(tick.unknown_accounts, tick.unbudgeted_accounts) if tick is not None else ()
+    if tick is None:
+        return ()
+    return (*account_notes(tick.unknown_accounts, tick.unbudgeted_accounts), *failure_notes(tick))
+
+
+def failure_notes(tick: TickFacts) -> tuple[str, ...]:
+    if not tick.failures:
+        return ()
+    last = tick.failures[-1]
+    return (
+        f"Since then {len(tick.failures)} {'tick has' if len(tick.failures) == 1 else 'ticks have'} failed, "
+        f"the last at {moment(last.at)} while it was to {last.phase}: {last.error}",
+    )

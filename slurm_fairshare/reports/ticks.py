@@ -9,6 +9,7 @@ from slurm_fairshare.core.decisions import Recorded, in_words
 from slurm_fairshare.core.plan import describe
 from slurm_fairshare.core.rebalance import Declined
 from slurm_fairshare.core.records import TickReport
+from slurm_fairshare.reports.why import because, told_to_yield
 from slurm_fairshare.units import duration, moment
 
 
@@ -74,8 +75,7 @@ def tick_facts(report: TickReport) -> dict[str, Any]:
 
 def pass_sentences(recorded: Sequence[Recorded], declined: Sequence[Declined], dry_run: bool) -> list[str]:
     """Who yields, and for whom nobody was stopped and why."""
-    told = [f"Job {one.decision.victim.label} ({_state(one, dry_run)}): {in_words(one.decision)}." for one in recorded]
-    told += [f"  {one.detail}" for one in recorded if one.detail]
+    told = [f"{told_to_yield(one.decision)} {because(one.decision)} {_state(one, dry_run)}" for one in recorded]
     if not recorded:
         told.append("Nobody yields.")
     told += [_declined(one) for one in declined]
@@ -83,7 +83,9 @@ def pass_sentences(recorded: Sequence[Recorded], declined: Sequence[Declined], d
 
 
 def _state(one: Recorded, dry_run: bool) -> str:
-    return "would be stopped" if dry_run else one.outcome.value
+    if dry_run:
+        return "Only shown (dry run): nothing was done."
+    return f"Outcome: {one.outcome.value}{f' ({one.detail})' if one.detail else ''}."
 
 
 def _declined(one: Declined) -> str:

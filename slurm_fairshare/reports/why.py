@@ -75,7 +75,7 @@ def _stopped(one: Recorded) -> list[str]:
     decision = one.decision
     ran = duration(decision.min_runtime + decision.over_minimum)
     return [
-        f"{_asked_to_yield(decision)} {_because(decision)}",
+        f"{told_to_yield(decision)} {because(decision)}",
         f"This run of it had started at {moment(decision.started)} and had run {ran}: "
         f"{duration(decision.over_minimum)} past its minimum runtime of {duration(decision.min_runtime)}, "
         "so it was no longer protected.",
@@ -83,7 +83,8 @@ def _stopped(one: Recorded) -> list[str]:
     ]
 
 
-def _asked_to_yield(decision: Decision) -> str:
+def told_to_yield(decision: Decision) -> str:
+    """Who yields to whom, and when that was decided."""
     victim, taker = decision.victim, decision.preemptor
     told = f"Job {_who(victim)} was told to yield at {moment(decision.at)}"
     if taker is None:
@@ -99,7 +100,7 @@ def _gpus(count: int) -> str:
     return f"{count} GPU" if count == 1 else f"{count} GPUs"
 
 
-def _because(decision: Decision) -> str:
+def because(decision: Decision) -> str:
     """The rule, with both ratios and the level at which they were compared."""
     victim, taker = decision.victim, decision.preemptor
     if taker is None or decision.rule is Rule.DRAIN:
@@ -115,7 +116,7 @@ def _because(decision: Decision) -> str:
             f"{victim.node} had {_used(victim.ratio)}."
         )
     return (
-        f"{taker.node} had {_used(taker.ratio)} and {victim.node} {_used(victim.ratio)}: "
+        f"{taker.node} had {_used(taker.ratio)}, {victim.node} had {_used(victim.ratio)}: "
         f"{victim.node} was over target, and the two are further apart than the hysteresis of "
         f"{decision.hysteresis:.2f}. They are compared where the two jobs' branches of the tree part."
     )
@@ -158,8 +159,7 @@ def _served(one: Recorded) -> list[str]:
     decision = one.decision
     outcome = "only shown, in a dry run" if decision.dry_run else one.outcome.value
     return [
-        f"Job {_who(decision.victim)} was told to yield to it at {moment(decision.at)} ({outcome}). "
-        f"{_because(decision)}"
+        f"Job {_who(decision.victim)} was told to yield to it at {moment(decision.at)} ({outcome}). {because(decision)}"
     ]
 
 

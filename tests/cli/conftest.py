@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -67,6 +68,14 @@ class Site:
         file = self.folder / "tree.yaml"
         file.write_text(TREE, encoding="utf-8")
         self.says("budget", "load", str(file))
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment wins over what a test says, so whoever runs the tests must not be heard."""
+    for name in os.environ:
+        if name.startswith("SLURM_FAIRSHARE_") and not name.startswith("SLURM_FAIRSHARE_TEST_"):
+            monkeypatch.delenv(name)
 
 
 @pytest.fixture

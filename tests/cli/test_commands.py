@@ -18,8 +18,8 @@ from tests.cli.conftest import TREE, Site
 def test_from_an_empty_cluster_to_a_job_that_yields_and_says_why(contest: Site) -> None:
     assert "may yield now" in contest.says("queue")
     assert "over target" in contest.says("shares", "-a", "-l")
-    assert "would be stopped" in contest.says("rebalance", "--dry-run")
-    assert "(requeued)" in contest.says("rebalance")
+    assert "Only shown (dry run)" in contest.says("rebalance", "--dry-run")
+    assert "Outcome: requeued." in contest.says("rebalance")
     listed = json.loads(contest.says("decisions", "--json"))["decisions"]
     assert [(one["victim_account"], one["preemptor"], one["outcome"]) for one in listed] == [("nlp", "3", "requeued")]
     words = contest.says("why", listed[0]["victim"])
@@ -238,6 +238,15 @@ def test_a_tick_tells_programs_the_same(site: Site) -> None:
 def test_when_slurm_is_down_there_is_one_message_and_exit_1(site: Site) -> None:
     site.slurm.fail("runs", SlurmUnreachable("slurmdbd does not answer: is it up?"))
     assert site.refuses(1, "tick") == "slurm-fairshare: slurmdbd does not answer: is it up?\n"
+
+
+def test_ticks_that_failed_since_are_told_below_the_shares(site: Site) -> None:
+    site.load()
+    site.says("tick")
+    site.after(minutes=1)
+    site.slurm.fail("runs", SlurmUnreachable("slurmdbd does not answer: is it up?"))
+    site.refuses(1, "tick")
+    assert "1 tick has failed, the last at 2026-10-08T06:01:00Z while it was to read accounting" in site.says("shares")
 
 
 def test_only_one_may_act_at_a_time(site: Site) -> None:

@@ -34,7 +34,8 @@ def test_every_setting_says_what_it_does() -> None:
     assert [one.name for one in settings_of(Config()) if not one.about] == []
 
 
-def test_a_changed_setting_shows_beside_its_default() -> None:
+def test_a_changed_setting_shows_beside_its_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SLURM_FAIRSHARE_DAEMON__INTERVAL", raising=False)
     config = Config(daemon={"interval": "30s"})  # type: ignore[arg-type]
     found = {one.name: one for one in settings_of(config)}
     assert found["daemon.interval"].value == '"30s"'

@@ -42,7 +42,7 @@ def test_a_victim_learns_who_why_by_how_much_and_what_became_of_it() -> None:
     for part in (
         "to job 1030 of carol (account robotics, 16 GPUs)",
         "lab/robotics had used 0.42 of its entitlement",
-        "lab/language used 1.17",
+        "lab/language had used 1.17",
         "12m past its minimum runtime of 4h",
         "It was requeued at 2026-10-08T07:00:02Z",
     ):
