@@ -6,6 +6,7 @@ said about the present comes from the last tick's picture.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -46,7 +47,13 @@ class Why:
 
 
 def _is(side: Side | None, asked: str) -> bool:
-    return side is not None and asked in (side.label, str(side.job_id))
+    """Whether this is the job asked for, or a task or part of it."""
+    return side is not None and asked in (side.label, str(side.job_id), re.split(r"[_+]", side.label)[0])
+
+
+def names(one: Recorded, asked: str) -> bool:
+    """Whether a decision is about the job asked for, on either side."""
+    return _is(one.decision.victim, asked) or _is(one.decision.preemptor, asked)
 
 
 def why(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -26,6 +27,13 @@ def test_from_an_empty_cluster_to_a_job_that_yields_and_says_why(contest: Site) 
     assert "10m past its minimum runtime of 4h" in words
     assert "It was requeued at 2026-10-08T10:10:00Z" in words
     assert f"Job {listed[0]['victim']} of dan" in contest.says("why", "3")
+
+
+def test_why_finds_an_array_task_by_its_label_after_it_has_left_the_queue(contest: Site) -> None:
+    contest.slurm.alter(3, lambda job: replace(job, label="9_4"))
+    contest.says("rebalance")
+    for asked in ("9_4", "9", "3"):
+        assert "of dan (account nlp, 8 GPUs) was told to yield to it" in contest.says("why", asked)
 
 
 # --- before anything has happened -----------------------------------------------------------------
@@ -259,6 +267,14 @@ def test_rebalance_says_why_nobody_yields(contest: Site) -> None:
     contest.slurm.submit("robotics", "carol", 8, contract=Contract())
     told = json.loads(contest.says("rebalance", "--dry-run", "--json"))
     assert {"job_id": 4, "why": "unallocated"}.items() <= told["declined"][-1].items()
+
+
+def test_the_daemon_gets_what_the_settings_name(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[object] = []
+    monkeypatch.setattr("slurm_fairshare.daemon.loop.run", lambda *parts: given.extend(parts))
+    monkeypatch.setattr("slurm_fairshare.cli.steps.configure_logs", given.append)
+    site.says("daemon")
+    assert given == ["console", site.slurm, site.store, site.config]
 
 
 # --- the rest -------------------------------------------------------------------------------------

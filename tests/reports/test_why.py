@@ -10,20 +10,14 @@ from syrupy.assertion import SnapshotAssertion
 from slurm_fairshare.core.decisions import Outcome, Recorded
 from slurm_fairshare.reports.queue import queue_rows
 from slurm_fairshare.reports.table import dump_json
-from slurm_fairshare.reports.why import Why, facts, paragraphs, why
+from slurm_fairshare.reports.why import Why, facts, names, paragraphs, why
 from tests.reports.sample import BASIS, DECISIONS, JOBS, LADDER, NOW, STALE, ranking
 
 ROWS = queue_rows(JOBS, ranking(), LADDER, NOW)
 
 
 def about(job: str) -> Why:
-    found = [one for one in DECISIONS if {job} & _jobs(one)]
-    return why(job, found, ROWS, 5, BASIS)
-
-
-def _jobs(one: Recorded) -> set[str]:
-    sides = [side for side in (one.decision.victim, one.decision.preemptor) if side]
-    return {side.label for side in sides} | {str(side.job_id) for side in sides}
+    return why(job, [one for one in DECISIONS if names(one, job)], ROWS, 5, BASIS)
 
 
 def told(known: Why) -> str:
@@ -64,6 +58,11 @@ def test_a_waiting_job_learns_its_place_and_who_is_ahead() -> None:
 def test_every_outcome_has_its_sentence(outcome: Outcome) -> None:
     one = Recorded(DECISIONS[0].decision, outcome, NOW)
     assert told(why("1001", [one], (), 5, None))
+
+
+def test_the_number_of_an_array_tells_of_its_tasks() -> None:
+    assert about("1010").served == about("1010_3").served != ()
+    assert about("1010_4").served == ()
 
 
 def test_old_data_about_the_present_is_called_stale() -> None:
