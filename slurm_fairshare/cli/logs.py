@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Literal
 
 import structlog
@@ -10,7 +11,7 @@ from structlog.typing import Processor
 
 def configure_logs(form: Literal["console", "json"]) -> None:
     """One line an event on standard output, with its time in UTC; JSON for machines."""
-    last: Processor = structlog.processors.JSONRenderer() if form == "json" else structlog.dev.ConsoleRenderer()
+    last: Processor = structlog.processors.JSONRenderer() if form == "json" else _console()
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
@@ -20,3 +21,8 @@ def configure_logs(form: Literal["console", "json"]) -> None:
             last,
         ]
     )
+
+
+def _console() -> Processor:
+    """Plain tracebacks: the default ones show local variables, and passwords with them."""
+    return structlog.dev.ConsoleRenderer(colors=sys.stdout.isatty(), exception_formatter=structlog.dev.plain_traceback)
