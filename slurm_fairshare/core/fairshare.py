@@ -116,15 +116,16 @@ class Usage:
 
 
 def entitlements(epochs: Sequence[Epoch], capacity: Sequence[Step], weight: Weight, now: datetime) -> dict[str, float]:
-    """E of every node by path, and of every leaf by `leaf_key`, over the epochs together.
+    """E of every node by path, and of every leaf by its account (see `Tree.keys`), over the epochs together.
 
     Shape: capacity in GPUs (a step function), epochs adjacent. Result in GPU-seconds.
     """
     parts: dict[str, list[float]] = {}
     for epoch in epochs:
         whole = weighed(pieces(capacity, Window(epoch.start, epoch.end)), weight, now)
-        for node in epoch.tree.nodes.values():
-            parts.setdefault(_identity(node), []).append(whole * node.effective)
+        keys = epoch.tree.keys
+        for path, node in epoch.tree.nodes.items():
+            parts.setdefault(keys[path], []).append(whole * node.effective)
     return {key: math.fsum(amounts) for key, amounts in parts.items()}
 
 
@@ -136,15 +137,10 @@ def usages(usage: Sequence[Usage]) -> dict[str, float]:
             leaf = part.epoch.tree.by_account.get(key)
             if leaf is None:
                 continue
-            parts.setdefault(_identity(leaf), []).append(amount)
+            parts.setdefault(part.epoch.tree.keys[leaf.path], []).append(amount)
             for path in ancestors(leaf.path)[:-1]:
                 parts.setdefault(path, []).append(amount)
     return {key: math.fsum(amounts) for key, amounts in parts.items()}
-
-
-def _identity(node: Node) -> str:
-    """A leaf is its account, wherever it stands; an inner node is its path."""
-    return f"@{account_key(node.account)}" if node.account is not None else node.path
 
 
 def rank(
@@ -159,8 +155,8 @@ def rank(
     used = usages(usage)
     standings = {
         path: Standing(
-            entitlement=owed.get(_identity(node), 0.0),
-            usage=used.get(_identity(node), 0.0),
+            entitlement=owed.get(tree.keys[path], 0.0),
+            usage=used.get(tree.keys[path], 0.0),
             share=node.effective,
         )
         for path, node in tree.nodes.items()

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
+from heapq import heappop, heappush
 from itertools import combinations
 
 from slurm_fairshare.core.cluster import COMPLETING, RUNNING, Job, Node, Picture
@@ -136,9 +137,12 @@ class Scene:
         self.room = {node.name: node.free for node in self.in_service}
         self.gpus = {name: _total(room) for name, room in self.room.items()}
         """The sum of GPUs in `room`: the quick look before the exact one."""
-        self.runs: dict[str, dict[int, Job]] = {}
-        """Runs that may be stopped once they are past their minimum, by account key and job id."""
-        self.safe_until: dict[int, datetime] = {}
+        self.bare: dict[str, dict[int, Job]] = {}
+        """Runs past their minimum, which may be stopped, by account key and job id: as of `advance`."""
+        self._protected: dict[int, Job] = {}
+        self._ends: list[tuple[datetime, int]] = []
+        """When protection ends, soonest first; what is no longer in `_protected` is passed over."""
+        self._charged: dict[str, bool] = {}
         self.holding: dict[int, Job] = {}
         self._leaving: set[int] = set()
         self._needs: dict[object, Need] = {}
@@ -161,8 +165,8 @@ class Scene:
         elif self._may_be_stopped(job):
             assert job.start is not None  # noqa: S101  _may_be_stopped has seen to it
             assert job.contract is not None  # noqa: S101
-            self.runs.setdefault(account_key(job.account), {})[job.job_id] = job
-            self.safe_until[job.job_id] = job.start + timedelta(seconds=job.contract.min_runtime)
+            self._protected[job.job_id] = job
+            heappush(self._ends, (job.start + timedelta(seconds=job.contract.min_runtime), job.job_id))
 
     def add(self, job: Job) -> None:
         """A run starts."""
@@ -187,8 +191,26 @@ class Scene:
         self._forget(job)
 
     def _forget(self, job: Job) -> None:
-        if self.safe_until.pop(job.job_id, None) is not None:
-            del self.runs[account_key(job.account)][job.job_id]
+        if self._protected.pop(job.job_id, None) is None:
+            self.bare.get(account_key(job.account), {}).pop(job.job_id, None)
+
+    def advance(self, now: datetime) -> None:
+        """Let the protection end that ends by `now`. Moments never go back."""
+        while self._ends and self._ends[0][0] <= now:
+            end, job_id = heappop(self._ends)
+            job = self._protected.get(job_id)
+            if job is None or job.start is None or job.contract is None:
+                continue
+            if job.start + timedelta(seconds=job.contract.min_runtime) == end:
+                del self._protected[job_id]
+                self.bare.setdefault(account_key(job.account), {})[job_id] = job
+
+    def charged(self, job: Job) -> bool:
+        """Whether a budget pays for the job."""
+        known = self._charged.get(job.qos)
+        if known is None:
+            known = self._charged[job.qos] = self.ladder.is_charged(job.qos)
+        return known
 
     def _may_be_stopped(self, job: Job) -> bool:
         return (
@@ -196,7 +218,7 @@ class Scene:
             and job.contract is not None
             and job.start is not None
             and bool(job.by_node)
-            and self.ladder.is_charged(job.qos)
+            and self.charged(job)
             and can_be_stopped(job)
         )
 
@@ -206,11 +228,6 @@ class Scene:
             if room is not None:
                 self.room[name] = room.plus(part) if sign > 0 else room.minus(part)
                 self.gpus[name] = _total(self.room[name])
-
-    def past_minimum(self, account: str, now: datetime) -> list[Job]:
-        """The account's runs that nothing protects any more."""
-        safe = self.safe_until
-        return [run for key, run in self.runs.get(account, {}).items() if safe[key] <= now]
 
     def need(self, job: Job) -> Need:
         """What the job needs and where it may stand; worked out once for all jobs that ask for the same."""
@@ -301,7 +318,7 @@ def may_yield(
     ahead, behind = (ranking.standings[path] for path in sides)
     if behind.over_target and behind.ratio - ahead.ratio > rules.hysteresis:
         return Permission(Rule.UNDER_SERVED, *sides)
-    if _in_lane(preemptor, ladder, lane) and theirs.standing.over_target:
+    if theirs.standing.over_target and _in_lane(preemptor, ladder, lane):
         return Permission(Rule.DEBUG_LANE, mine.path, theirs.path)
     return None
 
@@ -418,13 +435,17 @@ class _Pass:
         self.declined: list[Declined] = []
         self.room, self.gpus = dict(scene.room), dict(scene.gpus)
         self.gone: set[int] = set()
+        self.in_lane: dict[str, bool] = {}
+        scene.advance(now)
 
     def run(self) -> Pass:
         general = lane = 0
         for job in self.waiting:
             if job.reason not in WAITS_FOR_RESOURCES:
                 continue
-            in_lane = _in_lane(job, self.ladder, self.lane)
+            in_lane = self.in_lane.get(job.qos)
+            if in_lane is None:
+                in_lane = self.in_lane[job.qos] = _in_lane(job, self.ladder, self.lane)
             if lane >= self.rules.lane_preemptors if in_lane else general >= self.rules.preemptors:
                 continue
             blocked = self._serve(job)
@@ -434,7 +455,7 @@ class _Pass:
 
     def _serve(self, job: Job) -> bool:
         """Place the job or find who yields to it. True if it was blocked, so that it counts as a preemptor."""
-        if not self.ladder.is_charged(job.qos):
+        if not self.scene.charged(job):
             return self._decline(job, Why.UNALLOCATED, "it runs unallocated, which never stops anybody")
         leaf = self.leaf_by_account.get(account_key(job.account))
         if leaf is None or leaf.standing.share <= 0:
@@ -532,13 +553,13 @@ class _Pass:
         """The runs past their minimum that may be stopped for the job. One look at two leaves serves all runs."""
         found = []
         verdicts: dict[int, Permission | None] = {}
-        for account in self.scene.runs:
+        for account, bare in self.scene.bare.items():
             theirs = self.leaf_by_account.get(account)
-            if theirs is None:
+            if theirs is None or not bare:
                 continue
             own = theirs.path == leaf.path
             verdicts.clear()
-            for run in self.scene.past_minimum(account, self.now):
+            for run in bare.values():
                 if run.job_id in tried or run.job_id in self.gone:
                     continue
                 key = _in_team(run.contract) if own else 0
@@ -686,9 +707,7 @@ class _Pass:
                 f"{yielding} runs past their minimum would yield to it, but their nodes together with "
                 "what is free do not hold it whole, so none is stopped"
             )
-        bare = sum(
-            len(self.scene.past_minimum(key, self.now)) for key in self.scene.runs if key in self.leaf_by_account
-        )
+        bare = sum(len(runs) for account, runs in self.scene.bare.items() if account in self.leaf_by_account)
         if not bare:
             return "no run under contract is past its minimum runtime yet"
         ratio = leaf.standing.ratio

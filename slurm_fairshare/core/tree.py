@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from slurm_fairshare.errors import BudgetError
 
@@ -100,6 +100,11 @@ class Tree:
         """Leaves by the key of their account."""
         return {account_key(leaf.account): leaf for leaf in self.leaves if leaf.account is not None}
 
+    @cached_property
+    def keys(self) -> Mapping[str, str]:
+        """What a node's past is kept under, by its path: a leaf is its account, an inner node its path."""
+        return {path: f"@{account_key(n.account)}" if n.account is not None else path for path, n in self.nodes.items()}
+
     def leaf_of(self, account: str) -> Node | None:
         return self.by_account.get(account_key(account))
 
@@ -115,12 +120,14 @@ class Tree:
         }
 
 
-def ancestors(path: str) -> list[str]:
-    """The path and all above it below the root, from the top: `a/b/c` -> `[a, a/b, a/b/c]`."""
+@lru_cache(maxsize=65_536)
+def ancestors(path: str) -> tuple[str, ...]:
+    """The path and all above it below the root, from the top: `a/b/c` -> `(a, a/b, a/b/c)`."""
     parts = path.split(SEPARATOR)
-    return [SEPARATOR.join(parts[: depth + 1]) for depth in range(len(parts))]
+    return tuple(SEPARATOR.join(parts[: depth + 1]) for depth in range(len(parts)))
 
 
+@lru_cache(maxsize=65_536)
 def diverging(one: str, other: str) -> tuple[str, str] | None:
     """The two ancestors just below the lowest common one, where two leaves' standing is compared.
 
