@@ -124,7 +124,8 @@ class Budget(Policy):
         account = account_key(job.spec.account)
         job.charged = rung.min_runtime > 0
         job.loose = not job.charged
-        job.tag = rung
+        job.rung = rung
+        job.tag = None
         if lane is not None and lane.covers(rung):
             job.limited_by = ("lane", account)
             job.group = ("lane", account, job.spec.priority)
@@ -278,12 +279,16 @@ class Budget(Policy):
         found = self._contracts.get(key)
         if found is None:
             notice = "USR1" if spec.notice else None
-            found = Contract(min(spec.min_runtime, self.knobs.ladder.cap), spec.resumable, IN_TEAM[spec.priority], notice)
+            found = Contract(
+                min(spec.min_runtime, self.knobs.ladder.cap), spec.resumable, IN_TEAM[spec.priority], notice
+            )
             self._contracts[key] = found
         return found
 
     def _asking(self, job: Job) -> cluster.Job:
-        return self._job(job, cluster.PENDING, "Resources", None)
+        if not isinstance(job.tag, cluster.Job):
+            job.tag = self._job(job, cluster.PENDING, "Resources", None)
+        return job.tag
 
     def _running(self, job: Job) -> cluster.Job:
         made = self._job(job, cluster.RUNNING, "None", self.moment(job.start))
@@ -293,7 +298,7 @@ class Budget(Policy):
     def _job(self, job: Job, state: str, reason: str, start: datetime | None) -> cluster.Job:
         spec, shape = job.spec, job.shape
         nodes = self.engine.machine.nodes
-        rung = self.rung_of(job)
+        assert job.rung is not None  # noqa: S101
         submit = self.moment(job.since)
         return cluster.Job(
             job_id=job.number,
@@ -302,7 +307,7 @@ class Budget(Policy):
             user=spec.user,
             uid=0,
             partitions=("main",) if self.pool_mask and job.group[0] in ("leaf", "large") else ("pool",),  # type: ignore[index]
-            qos=rung.name,
+            qos=job.rung.name,
             state=state,
             reason=reason,
             priority=0,

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
 
+from slurm_fairshare.core.contract import Rung
 from slurm_fairshare.sim.jobs import JobSpec, Machine, Workload
 from slurm_fairshare.sim.ledger import Ledger
 from slurm_fairshare.sim.placement import NEVER, Barred, Floor, Place, Shape
@@ -73,8 +74,8 @@ class Job:
 
     __slots__ = (
         "arrival", "charged", "claim", "claim_until", "first_start", "group", "leaving", "limit", "limited_by", "loose",
-        "number", "place", "planned_end", "position", "remaining", "restarts", "run", "shape", "since", "spec", "start",
-        "stream", "tag", "told",
+        "number", "place", "planned_end", "position", "remaining", "restarts", "run", "rung", "since", "spec", "start",
+        "shape", "stream", "tag", "told",
     )  # fmt: skip
 
     def __init__(self, spec: JobSpec, shape: Shape) -> None:
@@ -101,7 +102,9 @@ class Job:
         self.claim: Place = ()
         self.claim_until = 0
         self.restarts = 0
+        self.rung: Rung | None = None
         self.tag: object = None
+        """Whatever the policy keeps about the job."""
 
 
 class Policy:
@@ -386,16 +389,21 @@ class Engine:
         self.policy.timer(job, self.now)
 
     def _recalc(self, _job: Job | None, _tag: int) -> None:
-        self.policy.recalculate(self.now)
         waiting = self.waiting
+        if waiting.count:
+            self._reorder()
+        self.at(self.now + self.timing.priority_period, RECALC)
+
+    def _reorder(self) -> None:
+        """With nobody waiting there is nothing to order; the figures themselves come from the ledger each time."""
+        waiting = self.waiting
+        self.policy.recalculate(self.now)
         for key, group in waiting.groups.items():
             if group.live:
                 group.priority = self.policy.priority(key)
         waiting.resort()
-        if self.waiting.count:
-            self._dirty = self.stirred = True
-            self._want_rebalance()
-        self.at(self.now + self.timing.priority_period, RECALC)
+        self._dirty = self.stirred = True
+        self._want_rebalance()
 
     def _main(self, _job: Job | None, _tag: int) -> None:
         self._pass(whole=False)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from heapq import merge
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -123,6 +124,10 @@ class Group:
         return iter(live[0]) if len(live) == 1 else merge(*live, key=lambda job: job.arrival)
 
 
+def _first(group: Group) -> float:
+    return -group.priority
+
+
 class Waiting:
     """All pending jobs."""
 
@@ -162,7 +167,9 @@ class Waiting:
 
     def order(self) -> list[Group]:
         if not self._sorted:
-            self._order.sort(key=lambda group: (-group.priority, group.oldest()))
+            self._order.sort(key=_first)
+            if any(one.priority == other.priority for one, other in pairwise(self._order)):
+                self._order.sort(key=lambda group: (-group.priority, group.oldest()))
             self._sorted = True
         return self._order
 
