@@ -13,13 +13,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
-from rich.panel import Panel
+from rich.markup import escape
 from rich.text import Text
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.cluster.cluster import Cluster, JobId  # noqa: E402  the cluster's own remote control
+from tests.cluster.cluster import Cluster, CommandError, JobId  # noqa: E402  the cluster's own remote control
 
 TEAMS = {"vision": ("alice", "bob"), "language": ("carol",), "robotics": ("dan",)}
 MINIMUM = 90
@@ -28,13 +28,19 @@ console = Console(highlight=False, soft_wrap=True)
 begun = time.monotonic()
 
 
+class DemoError(Exception):
+    """Something that the demo tells did not happen."""
+
+
 def say(words: str) -> None:
     console.print(f"[dim]{time.monotonic() - begun:5.0f}s[/dim]  {words}")
 
 
 def show(title: str, text: str) -> None:
-    console.print()
-    console.print(Panel(Text(text.rstrip()), title=f"[bold]{title}[/bold]", title_align="left", expand=False))
+    """What a command printed, as it printed it."""
+    console.print(f"\n  [bold]$ {escape(title)}[/bold]")
+    for line in text.rstrip().splitlines():
+        console.print(Text(f"  {line}"))
     console.print()
 
 
@@ -47,11 +53,11 @@ def main() -> int:
     cluster = Cluster.up("trixie", "--daemon")
     try:
         story(cluster)
-    except AssertionError as problem:
+    except (DemoError, CommandError) as problem:
         console.print(f"[red]the demo did not go as it should: {problem}[/red]")
         console.print(cluster.sh("daemon", ["sfair", "queue"], check=False).stdout)
         return 1
-    goodbye()
+    goodbye(cluster)
     return 0
 
 
@@ -127,21 +133,23 @@ def until(true: Callable[[], bool], timeout: float, what: str) -> None:
     end = time.monotonic() + timeout
     with console.status(f"waiting for {what}"):
         while not true():
-            assert time.monotonic() < end, f"waited {timeout:.0f}s in vain for {what}"
+            if time.monotonic() > end:
+                raise DemoError(f"waited {timeout:.0f}s in vain for {what}")
             time.sleep(1)
 
 
-def goodbye() -> None:
+def goodbye(cluster: Cluster) -> None:
     console.rule()
     say("done. The cluster is still up; look around:")
-    for line in (
-        "docker exec slurm-fairshare-daemon sfair shares -l        how every team stands",
-        "docker exec slurm-fairshare-daemon sfair queue            who waits, who may yield, who is protected",
-        "docker exec slurm-fairshare-daemon sfair decisions        what was decided, and why",
-        "docker/cluster sh slurmctld -- squeue                     Slurm itself",
-        "make down                                                 stop it and remove its data",
+    inside = f"docker exec {cluster.container('daemon')} sfair"
+    for command, what in (
+        (f"{inside} shares -l", "how every team stands"),
+        (f"{inside} queue", "who waits, who may yield, who is protected"),
+        (f"{inside} decisions", "what was decided, and why"),
+        ("docker/cluster sh slurmctld -- squeue", "Slurm itself"),
+        ("make down", "stop it and remove its data"),
     ):
-        console.print(f"        {line}")
+        console.print(f"        {command:<55} {what}")
 
 
 if __name__ == "__main__":

@@ -309,7 +309,10 @@ def unknown_accounts(ranking: Ranking, held: Held) -> tuple[str, ...]:
 
 
 def unbudgeted_accounts(ranking: Ranking, held: Held) -> tuple[str, ...]:
-    """Accounts with users that Slurm knows and no leaf is bound to: their jobs are in nobody's budget."""
-    bound = {account_key(leaf.account) for leaf in ranking.leaves}
+    """Accounts with users that Slurm knows and no leaf is bound to: their jobs are in nobody's budget.
+
+    Not `root`: every Slurm has it, with the user root in it.
+    """
+    bound = {account_key(leaf.account) for leaf in ranking.leaves} | {"root"}
     found = {account_key(a.account) for a in held.associations if a.user}
     return tuple(sorted(found - bound))

@@ -194,6 +194,8 @@ def _now(known: Why) -> list[str]:
     row = known.row
     if row is None:
         return []
+    if known.basis is not None and any(one.changed >= known.basis.at for one in known.stopped + known.served):
+        return ["The queue has not been read since; ask again after the next tick for how the job stands now."]
     stale = [known.basis.warning()] if known.basis is not None and known.basis.stale else []
     return [*stale, *(_waiting(known, row) if row.job.pending else [_running(row)])]
 

@@ -15,7 +15,7 @@ from slurm_fairshare.cli.main import main
 from slurm_fairshare.config import Config
 from slurm_fairshare.core.contract import Contract
 from slurm_fairshare.slurm.memory import MemorySlurm
-from slurm_fairshare.store import MemoryStore
+from slurm_fairshare.store.memory import MemoryStore
 
 START = datetime(2026, 10, 8, 6, 0, tzinfo=UTC)
 TREE = """

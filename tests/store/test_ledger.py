@@ -13,7 +13,8 @@ from slurm_fairshare.core.resources import ChargeRule, Resources
 from slurm_fairshare.core.runs import RejectedRow
 from slurm_fairshare.core.window import Step, Weight, Window, milli_gpu_seconds
 from slurm_fairshare.errors import StoreError
-from slurm_fairshare.store import MemoryStore, PostgresStore
+from slurm_fairshare.store.memory import MemoryStore
+from slurm_fairshare.store.postgres import PostgresStore
 from tests.store.build import CLUSTER, at, batch, capacity, gpus, job, node, picture, run, span
 from tests.store.conftest import AnyStore
 
