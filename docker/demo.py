@@ -102,7 +102,7 @@ def story(cluster: Cluster) -> None:
     show(f"sfair why {protected}", record)
     comment = cluster.slurm_output("squeue", "-h", "-j", str(protected), "-O", "admin_comment:400").strip()
     show(f"what dan sees in Slurm: AdminComment of job {protected}", comment)
-    until(lambda: sfair(cluster, "shares") != before, 30, "a tick after the change")
+    until(lambda: "not been read since" not in sfair(cluster, "why", str(protected)), 30, "a tick after the change")
     show("sfair shares, after", sfair(cluster, "shares"))
     show("sfair queue, after", sfair(cluster, "queue"))
 

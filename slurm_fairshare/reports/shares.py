@@ -180,7 +180,8 @@ def _hours(value: float) -> str:
 
 
 def _grouped(hours: float) -> str:
-    return f"{hours:,.1f}"
+    """Small amounts keep two decimals: on a young cluster everything would else read 0.0."""
+    return f"{hours:,.1f}" if abs(hours) >= 10 else f"{hours:.2f}"
 
 
 COLUMNS: tuple[Column[ShareRow], ...] = (
