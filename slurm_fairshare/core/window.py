@@ -132,3 +132,45 @@ def pieces(steps: Sequence[Step], window: Window) -> tuple[Piece, ...]:
         if part is not None:
             found.append(Piece(part, step.value))
     return tuple(found)
+
+
+def integrals(steps: Sequence[Step], parts: Sequence[Window]) -> list[float]:
+    """The integral of the step function over each part, value x seconds. Parts are adjacent and in order.
+
+    The same as `weighed(pieces(steps, part))` under the box window, in one walk over both.
+    """
+    if not parts:
+        return []
+    found: list[list[float]] = [[] for _ in parts]
+    place = 0
+    for piece in pieces(steps, Window(parts[0].start, parts[-1].end)):
+        while parts[place].end <= piece.part.start:
+            place += 1
+        index = place
+        while index < len(parts) and parts[index].start < piece.part.end:
+            shared = parts[index].cut(piece.part.start, piece.part.end)
+            found[index].append(piece.rate * shared.seconds if shared is not None else 0.0)
+            index += 1
+    return [math.fsum(amounts) for amounts in found]
+
+
+def thinned(steps: Sequence[Step], window: Window) -> tuple[Step, ...]:
+    """The step function with each whole hour of the window replaced by its mean, so sums over hours stay.
+
+    What stands outside the window stays, and so does the value in force at its end.
+    """
+    ordered = sorted(steps, key=lambda step: step.at)
+    known = [step for step in ordered if step.at < window.end]
+    if not known:
+        return tuple(ordered)
+    start = max(window.start, known[0].at)
+    hours = Window(start, window.end).hours() if start < window.end else ()
+    means = [Step(hour.start, total / hour.seconds) for hour, total in zip(hours, integrals(known, hours), strict=True)]
+    before = [step for step in known if step.at < start]
+    after = [step for step in ordered if step.at >= window.end]
+    at_end = [] if after and after[0].at == window.end else [Step(window.end, known[-1].value)]
+    found: list[Step] = []
+    for step in (*before, *means, *at_end, *after):
+        if not found or found[-1].value != step.value:
+            found.append(step)
+    return tuple(found)
