@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from slurm_fairshare.store import MemoryStore, PostgresStore
+from slurm_fairshare.store.memory import MemoryStore
+from slurm_fairshare.store.postgres import PostgresStore
 from tests.store.build import CLUSTER
 
 AnyStore = MemoryStore | PostgresStore

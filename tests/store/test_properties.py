@@ -17,7 +17,8 @@ from slurm_fairshare.core.records import Batch
 from slurm_fairshare.core.runs import Run
 from slurm_fairshare.core.tree import account_key
 from slurm_fairshare.core.window import Piece, Weight, Window, milli_gpu_seconds, weighed
-from slurm_fairshare.store import MemoryStore, PostgresStore
+from slurm_fairshare.store.memory import MemoryStore
+from slurm_fairshare.store.postgres import PostgresStore
 from tests.store.build import START, at, capacity, job, picture, run, span
 
 names = (f"c{number}" for number in itertools.count())

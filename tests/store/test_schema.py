@@ -13,8 +13,10 @@ from alembic.migration import MigrationContext
 from sqlalchemy import text
 
 from slurm_fairshare.errors import StoreError
-from slurm_fairshare.store import PostgresStore, current, schema, upgrade
+from slurm_fairshare.store import schema
 from slurm_fairshare.store.connection import Database
+from slurm_fairshare.store.postgres import PostgresStore
+from slurm_fairshare.store.schema import current, upgrade
 from slurm_fairshare.store.tables import SCHEMA, metadata
 
 ROOT = Path(__file__).parents[2]
@@ -53,7 +55,7 @@ def test_upgrading_again_changes_nothing(postgres: str) -> None:
 
 
 def test_upgrades_at_once_wait_for_each_other(empty_postgres: str) -> None:
-    program = "import sys; from slurm_fairshare.store import upgrade; print(upgrade(sys.argv[1]))"
+    program = "import sys; from slurm_fairshare.store.schema import upgrade; print(upgrade(sys.argv[1]))"
     several = [
         subprocess.Popen([sys.executable, "-c", program, empty_postgres], stdout=subprocess.PIPE, text=True)
         for _ in range(3)
