@@ -67,7 +67,7 @@ class World(ABC):
             batch = self.slurm.runs(Window(now - timedelta(minutes=30), now))
             return [run for run in batch.runs if run.job_id == job_id]
 
-        return self.wait(look, until)
+        return self.wait(look, lambda runs: bool(runs) and until(runs))
 
 
 def ranking(*order: str) -> Ranking:

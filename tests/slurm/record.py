@@ -6,6 +6,7 @@ the tests in test_recorded.py say what must be read from it. Leaves the cluster 
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -26,12 +27,14 @@ class Site:
     """One container that has Slurm's tools."""
 
     def __init__(self, release: str) -> None:
-        project = "slurm-fairshare" if release == "trixie" else f"slurm-fairshare-{release}"
-        self.container = f"{project}-slurmctld"
+        default = "slurm-fairshare" if release == "trixie" else f"slurm-fairshare-{release}"
+        self.container = f"{os.environ.get('COMPOSE_PROJECT_NAME', default)}-slurmctld"
 
     def run(self, user: str, *argv: str) -> str:
         command = ["docker", "exec", "-i", "-u", user, self.container, "env", *SETTINGS, *argv]
         done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+        if "No such container" in done.stderr:
+            sys.exit(f"{self.container} does not run: docker/cluster up")
         if done.returncode:
             print(" ".join(argv), done.returncode, done.stdout, done.stderr, file=sys.stderr)
         return done.stdout
