@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import cached_property
 from itertools import pairwise
 
 from slurm_fairshare.errors import ContractError
@@ -354,7 +355,7 @@ class Rung:
     min_runtime: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Ladder:
     """All rungs, ascending; the first is unallocated (0 seconds). Names compare without case, as in Slurm."""
 
@@ -406,8 +407,12 @@ class Ladder:
 
     def rung(self, qos_name: str) -> Rung | None:
         """The rung this QOS is, None for a QOS outside the ladder."""
-        wanted = _lower(qos_name)
-        return next((rung for rung in self.rungs if _lower(rung.name) == wanted), None)
+        return self._by_name.get(qos_name) or self._by_name.get(_lower(qos_name))
+
+    @cached_property
+    def _by_name(self) -> dict[str, Rung]:
+        """Lower-case names, as Slurm keeps them; the rungs' own spelling is found without a detour."""
+        return {name: rung for rung in self.rungs for name in (_lower(rung.name), rung.name)}
 
     def is_charged(self, qos_name: str) -> bool:
         """Whether a run in this QOS is paid from a budget: a rung above unallocated, and nothing else."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from heapq import heappop, heappush
-from itertools import combinations
+from itertools import combinations, islice
 
 from slurm_fairshare.core.cluster import COMPLETING, RUNNING, Job, Node, Picture
 from slurm_fairshare.core.contract import Contract, DebugLane, Ladder
@@ -89,6 +89,10 @@ class Permission:
     victim_node: str
 
 
+Permissions = dict[tuple[str, str], dict[object, Permission | None]]
+"""By the two leaves, then by whatever of job and run the rules look at."""
+
+
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A run that may yield to the job in question."""
@@ -143,6 +147,7 @@ class Scene:
         self._ends: list[tuple[datetime, int]] = []
         """When protection ends, soonest first; what is no longer in `_protected` is passed over."""
         self._charged: dict[str, bool] = {}
+        self._permissions: tuple[Ranking | None, Permissions] = (None, {})
         self.holding: dict[int, Job] = {}
         self._leaving: set[int] = set()
         self._needs: dict[object, Need] = {}
@@ -204,6 +209,12 @@ class Scene:
             if job.start + timedelta(seconds=job.contract.min_runtime) == end:
                 del self._protected[job_id]
                 self.bare.setdefault(account_key(job.account), {})[job_id] = job
+
+    def permissions(self, ranking: Ranking) -> Permissions:
+        """What has been asked under this very ranking; a new one starts afresh."""
+        if self._permissions[0] is not ranking:
+            self._permissions = (ranking, {})
+        return self._permissions[1]
 
     def charged(self, job: Job) -> bool:
         """Whether a budget pays for the job."""
@@ -491,11 +502,13 @@ class _Pass:
 
     def _place(self, shape: Shape, names: Sequence[str]) -> list[str] | None:
         """Nodes that hold the job as things stand: the fullest that fit, so that large holes stay whole."""
-        gpus, wanted = self.gpus, shape.each.gpu_count
-        fitting = [name for name in names if gpus[name] >= wanted and fits(shape.each, self.room[name])]
-        if len(fitting) < shape.nodes:
+        gpus, each, wanted = self.gpus, shape.each, shape.each.gpu_count
+        enough = [(gpus[name], name) for name in names if gpus[name] >= wanted]
+        if len(enough) < shape.nodes:
             return None
-        return sorted(fitting, key=lambda name: (gpus[name], name))[: shape.nodes]
+        fitting = (name for _, name in sorted(enough) if fits(each, self.room[name]))
+        found = list(islice(fitting, shape.nodes))
+        return found if len(found) == shape.nodes else None
 
     def _evict_for(self, job: Job, leaf: Ranked, shape: Shape, names: Sequence[str]) -> bool:
         made = self._for_this(job)
@@ -552,25 +565,29 @@ class _Pass:
     def _yielding(self, job: Job, leaf: Ranked, tried: Collection[int]) -> list[tuple[Job, Ranked, Permission]]:
         """The runs past their minimum that may be stopped for the job. One look at two leaves serves all runs."""
         found = []
-        verdicts: dict[int, Permission | None] = {}
         for account, bare in self.scene.bare.items():
             theirs = self.leaf_by_account.get(account)
             if theirs is None or not bare:
                 continue
             own = theirs.path == leaf.path
-            verdicts.clear()
             for run in bare.values():
-                if run.job_id in tried or run.job_id in self.gone:
-                    continue
-                key = _in_team(run.contract) if own else 0
-                if key not in verdicts:
-                    verdicts[key] = may_yield(job, leaf, run, theirs, self.ranking, self.ladder, self.lane, self.rules)
-                    if verdicts[key] is None and not own:
-                        break
-                permission = verdicts[key]
+                permission = self._may_yield(job, leaf, run, theirs, own)
                 if permission is not None:
-                    found.append((run, theirs, permission))
+                    if run.job_id not in tried and run.job_id not in self.gone:
+                        found.append((run, theirs, permission))
+                elif not own:
+                    break
         return found
+
+    def _may_yield(self, job: Job, leaf: Ranked, run: Job, theirs: Ranked, own: bool) -> Permission | None:
+        """`may_yield`, asked once for all jobs and runs that it cannot tell apart."""
+        key: object = (
+            (job.contract and job.contract.priority, run.contract and run.contract.priority) if own else job.qos
+        )
+        known = self.scene.permissions(self.ranking).setdefault((leaf.path, theirs.path), {})
+        if key not in known:
+            known[key] = may_yield(job, leaf, run, theirs, self.ranking, self.ladder, self.lane, self.rules)
+        return known[key]
 
     def _could_hold(
         self, shape: Shape, names: Sequence[str], yielding: Sequence[tuple[Job, Ranked, Permission]]

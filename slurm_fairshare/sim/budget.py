@@ -188,6 +188,20 @@ class Budget(Policy):
         assert isinstance(job.tag, cluster.Job)  # noqa: S101
         return job.tag
 
+    def stirs(self, job: Job) -> bool:
+        """Debug jobs, and whoever joins one of the first groups behind them: nobody else is looked at."""
+        if not job.charged:
+            return False
+        heads = 0
+        for group in self.engine.waiting.order():
+            if group.key == job.group:
+                return True
+            if group.live and isinstance(group.key, tuple) and group.key[0] != "lane":
+                heads += group.live
+                if heads >= 2 * self.knobs.rules.preemptors:
+                    return False
+        return True
+
     def rebalance(self, now: int) -> bool:
         if self.ranking is None:
             return False

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 from array import array
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Protocol
 
@@ -73,9 +73,31 @@ class Job:
     """A job's state in one simulation."""
 
     __slots__ = (
-        "arrival", "charged", "claim", "claim_until", "first_start", "group", "leaving", "limit", "limited_by", "loose",
-        "number", "place", "planned_end", "position", "remaining", "restarts", "run", "rung", "since", "spec", "start",
-        "shape", "stream", "tag", "told",
+        "arrival",
+        "charged",
+        "claim",
+        "claim_until",
+        "first_start",
+        "group",
+        "leaving",
+        "limit",
+        "limited_by",
+        "loose",
+        "number",
+        "place",
+        "planned_end",
+        "position",
+        "remaining",
+        "restarts",
+        "run",
+        "rung",
+        "shape",
+        "since",
+        "spec",
+        "start",
+        "stream",
+        "tag",
+        "told",
     )  # fmt: skip
 
     def __init__(self, spec: JobSpec, shape: Shape) -> None:
@@ -159,6 +181,10 @@ class Policy:
     def told(self, job: Job, now: int) -> None:
         """A run was told to go."""
 
+    def stirs(self, job: Job) -> bool:
+        """Whether a job that begins to wait can change what the rebalancer decides."""
+        return job.charged
+
     def rebalance(self, now: int) -> bool:
         """Stop runs where the policy says so, through `engine.evict` and `engine.claim`. True if it did."""
         return False
@@ -171,6 +197,19 @@ class Watcher(Protocol):
     """Whoever wants to see a simulation move on: a progress bar."""
 
     def __call__(self, done: int, of: int) -> None: ...
+
+
+class Feed(Protocol):
+    """Users who watch the queue before they submit: jobs that come in while the simulation runs."""
+
+    def first(self) -> list[tuple[int, int]]:
+        """(moment, source) for each source."""
+
+    def offer(self, index: int, number: int, now: int) -> tuple[JobSpec | None, int]:
+        """The source's job, if it submits one now, and the moment it would submit next."""
+
+    def done(self, spec: JobSpec) -> None:
+        """A job is over."""
 
 
 class Runs:
@@ -225,7 +264,12 @@ class Engine:
         *,
         until: int | None = None,
         watcher: Watcher | None = None,
+        feed: Feed | None = None,
     ) -> None:
+        if feed is not None and until is None:
+            raise ValueError("users never stop submitting: say until when")
+        self.feed = feed
+        self.fed: list[JobSpec] = []
         self.workload, self.machine, self.policy = workload, machine, policy
         self.timing = timing or Timing()
         self.until = until
@@ -275,8 +319,11 @@ class Engine:
         jobs = self.workload.jobs
         count, arriving = len(jobs), 0
         heap, until = self._heap, self.until if self.until is not None else NEVER
-        if self.policy.recalculates and count:
-            self.at(jobs[0].submit, RECALC)
+        if self.policy.recalculates and (count or self.feed):
+            self.at(jobs[0].submit if count else 0, RECALC)
+        if self.feed is not None:
+            for when, source in self.feed.first():
+                self.at(when, SUBMIT, None, source)
         ideal = self.timing.backfill == 0
         handlers = self._handlers()
         while heap or arriving < count:
@@ -302,13 +349,13 @@ class Engine:
                     self._whole_pass()
                 else:
                     self._schedule_passes()
-            if arriving == count and not self.in_system:
+            if arriving == count and not self.in_system and self.feed is None:
                 break
         return self._result()
 
     def _handlers(self) -> tuple[Callable[[Job | None, int], None], ...]:
         by_kind: dict[int, Callable[..., None]] = {
-            GONE: self._gone, END: self._end, NODE: self._node, SUBMIT: self._back, BACK: self._back,
+            GONE: self._gone, END: self._end, NODE: self._node, SUBMIT: self._offer, BACK: self._back,
             TIMER: self._timer, RECALC: self._recalc, MAIN: self._main, BACKFILL: self._backfill,
             REBALANCE: self._rebalance,
         }  # fmt: skip
@@ -342,8 +389,30 @@ class Engine:
         self.in_system += 1
         self.policy.admit(job)
         self.charged[spec.number] = job.charged
-        self.ledger.demand(spec.account, self.now, spec.gpus if job.charged else 0, job.limited_by)
+        self.ledger.demand(spec.account, self.now, spec.gpus if job.charged else 0)
         self._enqueue(job)
+
+    def _offer(self, _job: Job | None, source: int) -> None:
+        assert self.feed is not None  # noqa: S101
+        spec, again = self.feed.offer(source, len(self.fed), self.now)
+        self.at(again, SUBMIT, None, source)
+        if spec is None:
+            return
+        self.fed.append(spec)
+        self.first_start.append(-1)
+        self.finished.append(-1)
+        self.charged.append(0)
+        self._submit(spec)
+        if self.watcher is not None and self.until and len(self.fed) & 255 == 0:
+            self.watcher(self.now, self.until)
+
+    def _over(self, job: Job) -> None:
+        """The job is through, one way or another."""
+        self.in_system -= 1
+        spec = job.spec
+        self.ledger.demand(spec.account, self.now, -spec.gpus if job.charged else 0)
+        if self.feed is not None:
+            self.feed.done(spec)
 
     def _shape(self, spec: JobSpec) -> Shape:
         mask = self.floor.of_kind.get(spec.kind, 0)
@@ -369,7 +438,10 @@ class Engine:
         self._arrivals += 1
         job.arrival = self._arrivals
         self.waiting.add(job, job.group, self.policy.priority(job.group))
-        self._dirty = self.stirred = True
+        if job.charged or self.floor.total_free:
+            self._dirty = True
+        if self.policy.rebalances and not self.stirred:
+            self.stirred = self.policy.stirs(job)
 
     def regroup(self, job: Job, group: Hashable) -> None:
         """Move a pending job to another standing; its arrival there counts from now."""
@@ -487,9 +559,8 @@ class Engine:
             return
         self.events += 1
         self._release(job, Ended.COMPLETED, job.remaining)
-        self.in_system -= 1
         self.finished[job.number] = self.now
-        self.ledger.demand(job.spec.account, self.now, -job.spec.gpus if job.charged else 0, job.limited_by)
+        self._over(job)
 
     def _release(self, job: Job, how: Ended, useful: int) -> None:
         """Give the run's room back and write it down."""
@@ -512,7 +583,8 @@ class Engine:
         if not job.charged:
             self.ledger.lost_unallocated += (now - job.start - useful) * spec.gpus
         job.run = -1
-        self._dirty = self.stirred = True
+        self._dirty = True
+        self.stirred = self.stirred or job.charged
         self.policy.ended(job, now)
 
     def _no_longer_loose(self, job: Job) -> None:
@@ -557,8 +629,7 @@ class Engine:
             return
         # A job that does not resume and cannot be requeued is over.
         self.killed += 1
-        self.in_system -= 1
-        self.ledger.demand(spec.account, self.now, -spec.gpus if job.charged else 0, job.limited_by)
+        self._over(job)
 
     def _saved(self, job: Job, how: Ended) -> int:
         """Seconds of work the run leaves behind: up to its notice, or to its last checkpoint."""
@@ -713,9 +784,11 @@ class Engine:
             elapsed = end - job.start
             self.runs.end[job.run] = end
             self.runs.useful[job.run] = elapsed
-        self.ledger.close(end)
+        workload = self.workload
+        if self.feed is not None:
+            workload = replace(workload, jobs=tuple(self.fed))
         return Result(
-            policy=self.policy.name, workload=self.workload, machine=self.machine, timing=self.timing, end=end,
+            policy=self.policy.name, workload=workload, machine=self.machine, timing=self.timing, end=end,
             runs=self.runs, first_start=self.first_start, finished=self.finished, charged=self.charged,
             ledger=self.ledger, preempted=self.preempted, evicted=self.evicted, killed=self.killed,
             events=self.events, passes=self.passes, rebalances=self.rebalances, pieces=self.pieces, notes={},
@@ -758,9 +831,10 @@ def simulate(
     *,
     until: int | None = None,
     watcher: Watcher | None = None,
+    feed: Feed | None = None,
 ) -> Result:
-    """Run the workload on the machine under the policy."""
-    return Engine(workload, machine, policy, timing, until=until, watcher=watcher).run()
+    """Run the workload (and what a feed adds to it) on the machine under the policy."""
+    return Engine(workload, machine, policy, timing, until=until, watcher=watcher, feed=feed).run()
 
 
 def waits(result: Result, chosen: Iterable[JobSpec], end: int | None = None) -> list[int]:

@@ -11,7 +11,6 @@ import itertools
 import math
 from array import array
 from bisect import bisect_right
-from collections.abc import Hashable
 from datetime import timedelta
 
 HOUR = 3600
@@ -103,7 +102,7 @@ class Ledger:
             meter = meters[account] = Meter()
         meter.change(now, gpus)
 
-    def demand(self, account: str, now: int, gpus: int, _limited_by: Hashable = None) -> None:
+    def demand(self, account: str, now: int, gpus: int) -> None:
         if not gpus:
             return
         meter = self.wanted.get(account)
@@ -113,6 +112,3 @@ class Ledger:
 
     def capacity(self, now: int, gpus: int) -> None:
         self.in_service.append((now, gpus))
-
-    def close(self, _end: int) -> None:
-        """Nothing to do: a meter reads on at its last rate."""
