@@ -86,6 +86,8 @@ class Job:
     name: str = ""
     constraints: tuple[str, ...] = ()
     """Whatever of the request feasibility does not model ("features=ib", "licenses=x:1", ...)."""
+    checkpoint: datetime | None = None
+    """When the job says it saved last; None where it said nothing, or nobody asked."""
 
     @property
     def pending(self) -> bool:

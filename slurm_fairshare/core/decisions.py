@@ -69,6 +69,9 @@ class Decision:
     nodes: tuple[str, ...] = ()
     notice: str | None = None
     dry_run: bool = False
+    lost: int = 0
+    """GPU-seconds of work taken to be thrown away by it, and what they are counted from (`core.lost.Since`)."""
+    lost_since: str = ""
 
 
 @dataclass(frozen=True, slots=True)

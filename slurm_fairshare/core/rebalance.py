@@ -4,6 +4,8 @@ A pass looks at the first pending jobs in Slurm's own order that wait for resour
 placed in what is free, leaving, or held by unallocated work (which Slurm itself takes), it looks for the
 cheapest set of runs that may yield to it and whose nodes then hold the whole job. No such set: nobody is
 stopped, and the reason is kept. Nothing here knows a clock, Slurm or Postgres.
+
+Who may stop whom is `precedence`, what a job needs is `need`, which set is cheapest is `choose`.
 """
 
 from __future__ import annotations
@@ -11,23 +13,37 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from enum import StrEnum
-from heapq import heappop, heappush
-from itertools import combinations, islice
+from enum import Enum, StrEnum
+from heapq import nsmallest
+from itertools import islice
 
-from slurm_fairshare.core.cluster import COMPLETING, RUNNING, Job, Node, Picture
-from slurm_fairshare.core.contract import Contract, DebugLane, Ladder
+from slurm_fairshare.core.choose import Candidate, Found, Search
+from slurm_fairshare.core.cluster import COMPLETING, Job, Picture
+from slurm_fairshare.core.contract import DebugLane, Ladder
 from slurm_fairshare.core.decisions import OPEN, Decision, Outcome, Recorded, Rule, Side
 from slurm_fairshare.core.fairshare import Ranked, Ranking
-from slurm_fairshare.core.resources import UNTYPED, Resources
-from slurm_fairshare.core.tree import account_key, diverging
+from slurm_fairshare.core.lost import Loss, work_lost
+from slurm_fairshare.core.need import Need, Shape, fits, holds_unevenly
+from slurm_fairshare.core.precedence import Permission, in_lane, may_yield
+from slurm_fairshare.core.resources import Resources
+from slurm_fairshare.core.scene import Identity as Identity
+from slurm_fairshare.core.scene import Scene as Scene
+from slurm_fairshare.core.scene import can_be_stopped as can_be_stopped
+from slurm_fairshare.core.tree import account_key
 from slurm_fairshare.units import duration
 
 WAITS_FOR_RESOURCES = frozenset({"Resources", "Priority"})
-"""Slurm's reasons of a job that only lacks room. Any other reason names a limit that would stop it anyway."""
+"""Slurm's reasons of a job that only lacks room. Any other reason names a limit that would stop it anyway: Slurm
+looks at the limits of QOS, association and partition first, also where there is no room."""
 
-EXHAUSTIVE = 8
-"""Up to so many candidates on a node every subset is weighed; above it they are taken greedily."""
+NOT_LOOKED_AT = frozenset({"", "None"})
+"""Slurm has given no reason yet. Array jobs behind a blocked one keep this for ever."""
+
+LOOKED_AT_AFTER = timedelta(seconds=30)
+"""A job without a reason that is older than this has been passed over for others."""
+
+TASKS = 64
+"""So many tasks of one array are looked at in a pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +62,8 @@ class Rules:
     attempts: int = 3
     max_age: timedelta = timedelta(minutes=5)
     checkpoint_interval: timedelta = timedelta(minutes=30)
+    end_sessions: bool = True
+    kept_partitions: tuple[str, ...] = ()
 
 
 class Why(StrEnum):
@@ -60,6 +78,7 @@ class Why(StrEnum):
     NOT_MODELLED = "not-modelled"
     NOBODY_YIELDS = "nobody-yields"
     TOO_BIG = "too-big"
+    LANE_LIMIT = "lane-limit"
     RATE_LIMIT = "rate-limit"
 
 
@@ -80,191 +99,26 @@ class Pass:
     declined: tuple[Declined, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Permission:
-    """That one run may be stopped for a job: under which rule, comparing which two nodes of the tree."""
-
-    rule: Rule
-    preemptor_node: str
-    victim_node: str
-
-
-Permissions = dict[tuple[str, str], dict[object, Permission | None]]
-"""By the two leaves, then by whatever of job and run the rules look at."""
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A run that may yield to the job in question."""
-
-    job: Job
-    leaf: Ranked
-    permission: Permission
-    over: float
-    lost: float
-
-    @property
-    def resumable(self) -> bool:
-        return self.job.contract is not None and self.job.contract.resumable
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """What a pending job needs: so many nodes with so much on each."""
-
-    nodes: int
-    each: Resources
-
-
-@dataclass(frozen=True, slots=True)
-class Need:
-    """A pending job's shape and the names of the nodes it may stand on. No shape: `unknown` is not understood, or
-    even empty nodes could not hold it."""
-
-    shape: Shape | None
-    names: tuple[str, ...]
-    unknown: str = ""
-
-
-class Scene:
-    """What a pass looks at, kept run by run: the room on each node in service, and the runs that may yield.
-
-    *Room* is what a job under contract gets without our help: free, leaving, and held by unallocated work.
-    The daemon builds a scene from each picture; the simulator keeps one and moves it along, so that a pass
-    costs what changed and not the size of the cluster.
-    """
-
-    def __init__(self, nodes: Iterable[Node], ladder: Ladder) -> None:
-        self.ladder = ladder
-        self.nodes = {node.name: node for node in nodes}
-        self.in_service = [node for node in self.nodes.values() if node.in_service]
-        self.room = {node.name: node.free for node in self.in_service}
-        self.gpus = {name: _total(room) for name, room in self.room.items()}
-        """The sum of GPUs in `room`: the quick look before the exact one."""
-        self.bare: dict[str, dict[int, Job]] = {}
-        """Runs past their minimum, which may be stopped, by account key and job id: as of `advance`."""
-        self._protected: dict[int, Job] = {}
-        self._ends: list[tuple[datetime, int]] = []
-        """When protection ends, soonest first; what is no longer in `_protected` is passed over."""
-        self._charged: dict[str, bool] = {}
-        self._permissions: tuple[Ranking | None, Permissions] = (None, {})
-        self.holding: dict[int, Job] = {}
-        self._leaving: set[int] = set()
-        self._needs: dict[object, Need] = {}
-
-    @classmethod
-    def of(cls, picture: Picture, ladder: Ladder, leaving: Collection[int] = ()) -> Scene:
-        """The scene of a picture. `leaving` are jobs told to go that the picture still shows as running."""
-        scene = cls(picture.nodes, ladder)
-        for job in picture.holding:
-            scene._hold(job)
-            if job.state == COMPLETING or job.job_id in leaving:
-                scene.leave(job)
-        return scene
-
-    def _hold(self, job: Job) -> None:
-        """Take up a run whose room the nodes already count as allocated."""
-        self.holding[job.job_id] = job
-        if job.qos == self.ladder.unallocated.name:
-            self._change(job, 1)
-        elif self._may_be_stopped(job):
-            assert job.start is not None  # noqa: S101  _may_be_stopped has seen to it
-            assert job.contract is not None  # noqa: S101
-            self._protected[job.job_id] = job
-            heappush(self._ends, (job.start + timedelta(seconds=job.contract.min_runtime), job.job_id))
-
-    def add(self, job: Job) -> None:
-        """A run starts."""
-        self._change(job, -1)
-        self._hold(job)
-
-    def leave(self, job: Job) -> None:
-        """A run has been told to go: its room counts as free from now on, and it cannot be told again."""
-        if job.job_id in self._leaving:
-            return
-        self._leaving.add(job.job_id)
-        if job.qos != self.ladder.unallocated.name:
-            self._change(job, 1)
-        self._forget(job)
-
-    def remove(self, job: Job) -> None:
-        """A run is gone."""
-        if job.job_id not in self._leaving and job.qos != self.ladder.unallocated.name:
-            self._change(job, 1)
-        self._leaving.discard(job.job_id)
-        self.holding.pop(job.job_id, None)
-        self._forget(job)
-
-    def _forget(self, job: Job) -> None:
-        if self._protected.pop(job.job_id, None) is None:
-            self.bare.get(account_key(job.account), {}).pop(job.job_id, None)
-
-    def advance(self, now: datetime) -> None:
-        """Let the protection end that ends by `now`. Moments never go back."""
-        while self._ends and self._ends[0][0] <= now:
-            end, job_id = heappop(self._ends)
-            job = self._protected.get(job_id)
-            if job is None or job.start is None or job.contract is None:
-                continue
-            if job.start + timedelta(seconds=job.contract.min_runtime) == end:
-                del self._protected[job_id]
-                self.bare.setdefault(account_key(job.account), {})[job_id] = job
-
-    def permissions(self, ranking: Ranking) -> Permissions:
-        """What has been asked under this very ranking; a new one starts afresh."""
-        if self._permissions[0] is not ranking:
-            self._permissions = (ranking, {})
-        return self._permissions[1]
-
-    def charged(self, job: Job) -> bool:
-        """Whether a budget pays for the job."""
-        known = self._charged.get(job.qos)
-        if known is None:
-            known = self._charged[job.qos] = self.ladder.is_charged(job.qos)
-        return known
-
-    def _may_be_stopped(self, job: Job) -> bool:
-        return (
-            job.state == RUNNING
-            and job.contract is not None
-            and job.start is not None
-            and bool(job.by_node)
-            and self.charged(job)
-            and can_be_stopped(job)
-        )
-
-    def _change(self, job: Job, sign: int) -> None:
-        for name, part in job.by_node.items():
-            room = self.room.get(name)
-            if room is not None:
-                self.room[name] = room.plus(part) if sign > 0 else room.minus(part)
-                self.gpus[name] = _total(self.room[name])
-
-    def need(self, job: Job) -> Need:
-        """What the job needs and where it may stand; worked out once for all jobs that ask for the same."""
-        wanted = job.wanted
-        asked = (
-            job.partitions, job.constraints, job.node_count, wanted.cpus, wanted.memory_mb, *wanted.gpus.items()
-        )  # fmt: skip
-        need = self._needs.get(asked)
-        if need is None:
-            nodes, unknown = eligible_nodes(job, self.in_service)
-            shape = None if unknown else shape_of(job, nodes)
-            need = self._needs[asked] = Need(shape, tuple(node.name for node in nodes), unknown)
-        return need
-
-
-def _total(room: Resources) -> int:
-    """GPUs that are there: a node that is over-committed in one type has none of it, not less."""
-    return sum(amount for amount in room.gpus.values() if amount > 0)
-
-
 def queue_order(jobs: Iterable[Job], ladder: Ladder) -> list[Job]:
     """Pending jobs as Slurm sorts them: what may preempt natively first, then priority, then age of the id."""
-    return sorted(
-        (job for job in jobs if job.pending),
-        key=lambda job: (not ladder.is_charged(job.qos), -job.priority, job.submit, job.job_id),
-    )
+    return sorted((job for job in jobs if job.pending), key=_Order(ladder))
+
+
+class _Order:
+    """The key by which Slurm sorts pending jobs."""
+
+    def __init__(self, ladder: Ladder) -> None:
+        self.ladder = ladder
+
+    def __call__(self, job: Job) -> tuple[bool, int, datetime, int]:
+        return not self.ladder.is_charged(job.qos), -job.priority, job.submit, job.job_id
+
+
+def waits_for_room(job: Job, now: datetime) -> bool:
+    """Whether room is all the job lacks, as far as Slurm has said."""
+    if job.reason in NOT_LOOKED_AT:
+        return job.eligible is not None and now - job.eligible >= LOOKED_AT_AFTER
+    return job.reason in WAITS_FOR_RESOURCES
 
 
 def rebalance(
@@ -276,17 +130,43 @@ def rebalance(
     rules: Rules,
     recent: Sequence[Recorded],
     now: datetime,
+    leaving: Collection[Identity] = (),
 ) -> Pass:
-    """One pass. `recent` holds at least the decisions of the last hour and of the cool-down."""
+    """One pass. `recent` holds at least the decisions of the last hour and of the cool-down; `leaving` are runs
+    that something else (a drain) has just told to go."""
     oldest = min(picture.at, ranked_at)
     if now - oldest > rules.max_age:
         age = duration((now - oldest).total_seconds())
         limit = duration(rules.max_age.total_seconds())
         words = f"the data is {age} old, more than the {limit} allowed; nobody is stopped on it"
         return Pass(declined=(Declined(0, Why.STALE, words),))
-    told = {one.decision.victim.job_id for one in _counted(recent) if one.outcome in OPEN}
-    waiting = queue_order(picture.jobs, ladder)[: rules.depth]
-    return rebalance_scene(Scene.of(picture, ladder, told), waiting, ranking, lane, rules, recent, now)
+    told = {_victim(one) for one in recent if one.outcome in OPEN and not one.decision.dry_run} | set(leaving)
+    scene = Scene.of(picture, ladder, told, stuck_runs(picture, rules, recent, now))
+    asking = (job for job in picture.jobs if job.pending and waits_for_room(job, now))
+    waiting = nsmallest(rules.depth, asking, key=_Order(ladder))
+    return rebalance_scene(scene, waiting, ranking, lane, rules, recent, now)
+
+
+def stuck_runs(picture: Picture, rules: Rules, recent: Iterable[Recorded], now: datetime) -> set[Identity]:
+    """Runs that were told to go and stay: Slurm refused it, or their processes do not die.
+
+    Their GPUs are no room, and asking again at once would stop nobody. After the cool-down they are asked again.
+    """
+    refused: set[Identity] = set()
+    sent: set[Identity] = set()
+    for one in recent:
+        if one.decision.dry_run or now - one.changed > rules.cooldown:
+            continue
+        if one.outcome is Outcome.REFUSED:
+            refused.add(_victim(one))
+        elif one.outcome in {Outcome.REQUEUED, Outcome.ENDED} and now - one.changed > 2 * rules.settle:
+            sent.add(_victim(one))
+    leaving = {(job.het_leader or job.job_id, job.start): job.state for job in picture.holding}
+    return {run for run in refused if leaving.get(run) != COMPLETING} | (sent & leaving.keys())
+
+
+def _victim(one: Recorded) -> Identity:
+    return one.decision.victim.job_id, one.decision.started
 
 
 def rebalance_scene(
@@ -302,38 +182,6 @@ def rebalance_scene(
     return _Pass(scene, waiting, ranking, lane, rules, recent, now).run()
 
 
-def _counted(recent: Iterable[Recorded]) -> list[Recorded]:
-    return [one for one in recent if not one.decision.dry_run and one.outcome != Outcome.GONE]
-
-
-def may_yield(
-    preemptor: Job,
-    mine: Ranked,
-    run: Job,
-    theirs: Ranked,
-    ranking: Ranking,
-    ladder: Ladder,
-    lane: DebugLane | None,
-    rules: Rules,
-) -> Permission | None:
-    """The rules of precedence between two leaves. Neither age nor the size of a job plays a part.
-
-    Inside one leaf only a higher in-team priority counts. Between leaves the two ancestors just below their
-    lowest common one are compared: the victim's side is over target and behind by more than the hysteresis.
-    A debug-lane job may take from any other leaf over target.
-    """
-    sides = diverging(mine.path, theirs.path)
-    if sides is None:
-        higher = _in_team(preemptor.contract) > _in_team(run.contract)
-        return Permission(Rule.IN_TEAM_PRIORITY, mine.path, mine.path) if higher else None
-    ahead, behind = (ranking.standings[path] for path in sides)
-    if behind.over_target and behind.ratio - ahead.ratio > rules.hysteresis:
-        return Permission(Rule.UNDER_SERVED, *sides)
-    if theirs.standing.over_target and _in_lane(preemptor, ladder, lane):
-        return Permission(Rule.DEBUG_LANE, mine.path, theirs.path)
-    return None
-
-
 def past_minimum(run: Job, now: datetime) -> int | None:
     """Whole seconds the run is past its own declared minimum; None while it is protected or not understood."""
     if run.start is None or run.contract is None:
@@ -342,87 +190,24 @@ def past_minimum(run: Job, now: datetime) -> int | None:
     return int(over) if over >= 0 else None
 
 
-def work_lost(run: Job, now: datetime, checkpoint_interval: timedelta) -> float:
-    """GPU-seconds thrown away if the run stops now: since its last checkpoint, or all if it keeps none.
-
-    Where a run saves is not known to Slurm; a resumable one is assumed to save once an interval.
-    """
-    if run.start is None:
-        return 0.0
-    elapsed = (now - run.start).total_seconds()
-    if run.contract is not None and run.contract.resumable:
-        elapsed %= checkpoint_interval.total_seconds()
-    return elapsed * run.wanted.gpu_count
-
-
-def can_be_stopped(run: Job) -> bool:
-    """A run that can be requeued, or one whose contract says it does not resume and so may be ended."""
-    if run.batch and run.requeueable:
+def spared(run: Job, rules: Rules) -> bool:
+    """Whether the site keeps the run out of the rebalancer: by its partition, or since it is a session."""
+    if any(name in rules.kept_partitions for name in run.partitions):
         return True
-    return run.contract is not None and not run.contract.resumable
+    return not run.batch and not rules.end_sessions
 
 
-def shape_of(job: Job, nodes: Sequence[Node]) -> Shape | None:
-    """Nodes and amount on each that the job asks for. None where even empty nodes could not hold it.
+class _Served(Enum):
+    """What became of a waiting job in a pass."""
 
-    A job that names GPUs but fewer nodes than they need is spread over as many as that takes. Uneven
-    requests are rounded up: better no eviction than one that does not help.
-    """
-    largest = max((node.total.gpu_count for node in nodes), default=0)
-    count = max(1, job.node_count)
-    gpus = job.wanted.gpu_count
-    if gpus > count * largest:
-        if largest == 0:
-            return None
-        count = -(-gpus // largest)
-    each = Resources(
-        gpus={kind: -(-amount // count) for kind, amount in job.wanted.gpus.items() if amount},
-        cpus=-(-job.wanted.cpus // count),
-        memory_mb=-(-job.wanted.memory_mb // count),
-    )
-    room = sum(1 for node in nodes if fits(each, node.total))
-    return Shape(count, each) if room >= count else None
+    PLACED = 0
+    MADE_ROOM = 1
+    BLOCKED = 2
+    LEFT_OUT = 3
 
 
-def fits(need: Resources, free: Resources) -> bool:
-    """Whether the need fits. A GPU of no stated type takes any that the typed needs leave."""
-    if need.cpus > free.cpus or need.memory_mb > free.memory_mb:
-        return False
-    if any(amount > free.gpus.get(kind, 0) for kind, amount in need.gpus.items() if kind != UNTYPED):
-        return False
-    return need.gpu_count <= sum(amount for amount in free.gpus.values() if amount > 0)
-
-
-def eligible_nodes(job: Job, nodes: Sequence[Node]) -> tuple[list[Node], str]:
-    """The nodes the job may run on, or the part of its request that is not understood here."""
-    chosen = [
-        node for node in nodes if node.in_service and (not job.partitions or set(job.partitions) & set(node.partitions))
-    ]
-    for constraint in job.constraints:
-        key, _, value = constraint.partition("=")
-        if key == "features" and value and not set(value) & set("|[]()*!"):
-            wanted = set(value.replace("&", ",").split(","))
-            chosen = [node for node in chosen if wanted <= set(node.features)]
-        elif key == "exclude":
-            chosen = [node for node in chosen if node.name not in value.split(",")]
-        elif key == "nodelist" and len(value.split(",")) <= job.node_count:
-            required = set(value.split(","))
-            if len(required) == job.node_count:
-                chosen = [node for node in chosen if node.name in required]
-            else:
-                return [], constraint
-        else:
-            return [], constraint
-    return chosen, ""
-
-
-def _in_team(contract: Contract | None) -> int:
-    return contract.priority.site_factor if contract is not None else 0
-
-
-def _in_lane(job: Job, ladder: Ladder, lane: DebugLane | None) -> bool:
-    rung = ladder.rung(job.qos)
-    return lane is not None and rung is not None and lane.covers(rung)
+_COUNTS = frozenset({_Served.MADE_ROOM, _Served.BLOCKED})
+"""A job counts as a preemptor if it is blocked, whether or not room can be made for it."""
 
 
 class _Pass:
@@ -440,53 +225,116 @@ class _Pass:
     ) -> None:
         self.scene, self.waiting, self.ranking, self.lane = scene, waiting, ranking, lane
         self.ladder, self.rules, self.now = scene.ladder, rules, now
-        self.recent = _counted(recent)
+        self.recent = [one for one in recent if not one.decision.dry_run and one.outcome != Outcome.GONE]
         self.leaf_by_account = ranking.by_account
         self.decisions: list[Decision] = []
         self.declined: list[Declined] = []
         self.room, self.gpus = dict(scene.room), dict(scene.gpus)
         self.gone: set[int] = set()
         self.in_lane: dict[str, bool] = {}
+        self._made: dict[int, list[Recorded]] | None = None
+        self._starts: dict[str, list[datetime]] | None = None
+        self._lane_gpus: dict[str, int] | None = None
         scene.advance(now)
 
     def run(self) -> Pass:
-        general = lane = 0
+        left = {True: self.rules.lane_preemptors, False: self.rules.preemptors}
+        seen: set[int] = set()
         for job in self.waiting:
-            if job.reason not in WAITS_FOR_RESOURCES:
+            lane = self._in_lane(job)
+            if left[lane] <= 0 or job.het_leader in seen:
                 continue
-            in_lane = self.in_lane.get(job.qos)
-            if in_lane is None:
-                in_lane = self.in_lane[job.qos] = _in_lane(job, self.ladder, self.lane)
-            if lane >= self.rules.lane_preemptors if in_lane else general >= self.rules.preemptors:
-                continue
-            blocked = self._serve(job)
-            lane += blocked and in_lane
-            general += blocked and not in_lane
+            if job.het_leader:
+                seen.add(job.het_leader)
+            left[lane] -= self._serve_all(job, left[lane])
+            if left[True] <= 0 and left[False] <= 0:
+                break
         return Pass(tuple(self.decisions), tuple(self.declined))
 
-    def _serve(self, job: Job) -> bool:
-        """Place the job or find who yields to it. True if it was blocked, so that it counts as a preemptor."""
+    def _in_lane(self, job: Job) -> bool:
+        known = self.in_lane.get(job.qos)
+        if known is None:
+            known = self.in_lane[job.qos] = in_lane(job, self.ladder, self.lane)
+        return known
+
+    def _serve_all(self, job: Job, most: int) -> int:
+        """Serve the job, or so many tasks of an array; how many of them were blocked."""
+        blocked = placed = 0
+        for _ in range(self._tasks(job)):
+            served = self._serve(job, placed)
+            blocked += served in _COUNTS
+            placed += served is _Served.PLACED
+            if served in {_Served.BLOCKED, _Served.LEFT_OUT} or blocked >= most:
+                break
+        return blocked
+
+    def _tasks(self, job: Job) -> int:
+        if job.array_size < 2:
+            return 1
+        count = min(job.array_size, TASKS)
+        if job.array_limit:
+            running = len(self._starts_of(job))
+            count = min(count, max(1, job.array_limit - running))
+        return count
+
+    def _serve(self, job: Job, before: int) -> _Served:
+        """Place the job or find who yields to it. `before` tasks of its array were placed already."""
         if not self.scene.charged(job):
             return self._decline(job, Why.UNALLOCATED, "it runs unallocated, which never stops anybody")
         leaf = self.leaf_by_account.get(account_key(job.account))
         if leaf is None or leaf.standing.share <= 0:
             words = f"account {job.account} has no share in the budget tree, so it never stops anybody"
             return self._decline(job, Why.NO_BUDGET, words)
-        need = self.scene.need(job)
-        if need.unknown:
-            words = f"it asks for {need.unknown}, which the rebalancer does not model, so it stops nobody for it"
-            return self._decline(job, Why.NOT_MODELLED, words, blocked=True)
-        if need.shape is None:
+        parts = self.scene.together.get(job.het_leader) or (job,)
+        needs, unknown = self._needs(parts)
+        if unknown:
+            words = f"it asks for {unknown}, which the rebalancer does not model, so it stops nobody for it"
+            return self._decline(job, Why.NOT_MODELLED, words, _Served.BLOCKED)
+        if any(need.shape is None for need in needs):
             words = "no set of nodes in service could hold it even if they were empty"
-            return self._decline(job, Why.TOO_BIG, words, blocked=True)
-        placed = self._place(need.shape, need.names)
-        if placed is not None:
-            self._take(placed, need.shape.each)
-            return False
-        return self._evict_for(job, leaf, need.shape, need.names)
+            return self._decline(job, Why.TOO_BIG, words, _Served.BLOCKED)
+        limit = self._lane_limit(parts)
+        if limit:
+            return self._decline(job, Why.LANE_LIMIT, limit)
+        if self._place_all(needs):
+            words = "there is room for it, free, leaving or held by unallocated work: Slurm starts it at its turn"
+            return self._decline(job, Why.FITS, words, _Served.PLACED) if not before else _Served.PLACED
+        return self._evict_for(job, parts, leaf, needs, before)
 
-    def _take(self, names: Iterable[str], need: Resources) -> None:
+    def _needs(self, parts: Sequence[Job]) -> tuple[list[Need], str]:
+        """What each component needs, or what of it is not understood."""
+        if len({account_key(part.account) for part in parts}) > 1:
+            return [], "components in several accounts"
+        for part in parts[1:]:
+            if not waits_for_room(part, self.now) and part.reason not in NOT_LOOKED_AT:
+                return [], f"a component that waits for {part.reason}"
+        needs = [self.scene.need(part) for part in parts]
+        return needs, next((need.unknown for need in needs if need.unknown), "")
+
+    def _lane_limit(self, parts: Sequence[Job]) -> str:
+        """Slurm finds the lane's limit for a team only when the job could start: too late for whoever was stopped."""
+        if self.lane is None or not self._in_lane(parts[0]):
+            return ""
+        if self._lane_gpus is None:
+            self._lane_gpus = {}
+            for run in self.scene.holding.values():
+                if self._in_lane(run):
+                    key = account_key(run.account)
+                    self._lane_gpus[key] = self._lane_gpus.get(key, 0) + run.wanted.gpu_count
+        key, most = account_key(parts[0].account), self.lane.max_gpus_per_team
+        held, wanted = self._lane_gpus.get(key, 0), sum(part.wanted.gpu_count for part in parts)
+        if held + wanted > most:
+            return (
+                f"its team's debug jobs hold {held} GPUs, and with its {wanted} they would pass their limit of {most}"
+            )
+        self._lane_gpus[key] = held + wanted
+        return ""
+
+    # --- room ---------------------------------------------------------------------------------------
+
+    def _take(self, names: Iterable[str], shape: Shape) -> None:
         for name in names:
+            need = self.scene.nodes[name].total if shape.whole else shape.each
             self.room[name] = self.room[name].minus(need)
             self.gpus[name] = _total(self.room[name])
 
@@ -496,68 +344,148 @@ class _Pass:
                 self.room[name] = self.room[name].plus(part)
                 self.gpus[name] = _total(self.room[name])
 
-    def _decline(self, job: Job, why: Why, words: str, *, blocked: bool = False) -> bool:
-        self.declined.append(Declined(job.job_id, why, words))
-        return blocked
+    def _decline(self, job: Job, why: Why, words: str, served: _Served = _Served.LEFT_OUT) -> _Served:
+        self.declined.append(Declined(job.het_leader or job.job_id, why, words))
+        return served
 
-    def _place(self, shape: Shape, names: Sequence[str]) -> list[str] | None:
-        """Nodes that hold the job as things stand: the fullest that fit, so that large holes stay whole."""
-        gpus, each, wanted = self.gpus, shape.each, shape.each.gpu_count
-        enough = [(gpus[name], name) for name in names if gpus[name] >= wanted]
-        if len(enough) < shape.nodes:
-            return None
-        fitting = (name for _, name in sorted(enough) if fits(each, self.room[name]))
-        found = list(islice(fitting, shape.nodes))
-        return found if len(found) == shape.nodes else None
-
-    def _evict_for(self, job: Job, leaf: Ranked, shape: Shape, names: Sequence[str]) -> bool:
-        made = self._for_this(job)
-        waiting = self._waits_for_earlier(made)
-        if waiting is not None:
-            return self._decline(job, *waiting, blocked=True)
-        yielding = self._yielding(job, leaf, {one.decision.victim.job_id for one in made})
-        found = None
-        if self._could_hold(shape, names, yielding):
-            found = self._choose(shape, names, [self._candidate(*one) for one in yielding])
-        if found is None:
-            return self._decline(job, Why.NOBODY_YIELDS, self._nobody(leaf, len(yielding)), blocked=True)
-        placed, chosen = found
-        limit = self._rate_limit(chosen)
-        if limit:
-            return self._decline(job, Why.RATE_LIMIT, limit, blocked=True)
-        for candidate in chosen:
-            self.decisions.append(self._decision(job, leaf, candidate, placed))
-            self._give(candidate.job)
-            self.gone.add(candidate.job.job_id)
-        self._take(placed, shape.each)
+    def _place_all(self, needs: Sequence[Need]) -> bool:
+        """Place every part as things stand, or none."""
+        kept = (dict(self.room), dict(self.gpus)) if len(needs) > 1 else None
+        for need in needs:
+            placed = self._place(need)
+            if placed is None:
+                if kept:
+                    self.room, self.gpus = kept
+                return False
+            assert need.shape is not None  # noqa: S101  _serve has looked
+            self._take(placed, need.shape)
         return True
 
-    def _for_this(self, job: Job) -> list[Recorded]:
-        """Recent decisions made for the job and not answered by a start since: of it, or of a task of its array."""
-        made = [one for one in self.recent if one.decision.preemptor and one.decision.preemptor.job_id == job.job_id]
+    def _place(self, need: Need) -> Sequence[str] | None:
+        """Nodes that hold the job as things stand: the fullest that fit, so that large holes stay whole."""
+        shape = need.shape
+        assert shape is not None  # noqa: S101  _serve has looked
+        for names in need.sets:
+            found = self._place_in(shape, names)
+            if found is not None:
+                return found
+        return None
+
+    def _place_in(self, shape: Shape, names: Sequence[str]) -> Sequence[str] | None:
+        gpus, wanted = self.gpus, shape.each.gpu_count
+        enough = [(gpus[name], name) for name in names if gpus[name] >= wanted]
+        if len(enough) >= shape.nodes:
+            fitting = (name for _, name in sorted(enough) if fits(self._needed(shape, name), self.room[name]))
+            found = list(islice(fitting, shape.nodes))
+            if len(found) == shape.nodes:
+                return found
+        return () if holds_unevenly(shape, names, self.room) else None
+
+    def _needed(self, shape: Shape, name: str) -> Resources:
+        return self.scene.nodes[name].total if shape.whole else shape.each
+
+    # --- eviction -----------------------------------------------------------------------------------
+
+    def _evict_for(self, job: Job, parts: Sequence[Job], leaf: Ranked, needs: Sequence[Need], before: int) -> _Served:
+        made = self._unanswered(job)
+        waiting = self._waits_for_earlier(made, before)
+        if waiting is not None:
+            return self._decline(job, *waiting, _Served.BLOCKED)
+        yielding = self._yielding(job, leaf, {one.decision.victim.job_id for one in made})
+        found = self._search(needs, yielding)
+        if found is None:
+            return self._decline(job, Why.NOBODY_YIELDS, self._nobody(leaf, len(yielding)), _Served.BLOCKED)
+        placed = tuple(name for part in found for name in part.placed)
+        chosen = [candidate for part in found for candidate in part.yielding]
+        limit = self._rate_limit(chosen)
+        if limit:
+            return self._decline(job, Why.RATE_LIMIT, limit, _Served.BLOCKED)
+        for candidate in chosen:
+            self.decisions.append(self._decision(job, parts, leaf, candidate, placed))
+            self._give(candidate.job)
+            self.gone.add(candidate.job.job_id)
+        for part, need in zip(found, needs, strict=True):
+            assert need.shape is not None  # noqa: S101  _serve has looked
+            self._take(part.placed, need.shape)
+        return _Served.MADE_ROOM
+
+    def _search(self, needs: Sequence[Need], yielding: Sequence[tuple[Job, Ranked, Permission]]) -> list[Found] | None:
+        """Places for all parts, one after the other, with who yields for each; None if one part finds none."""
+        if not yielding or not all(self._could_hold(need, yielding) for need in needs):
+            return None
+        candidates = [self._candidate(*one) for one in yielding]
+        room, gpus = dict(self.room), dict(self.gpus)
+        found: list[Found] = []
+        for need in needs:
+            best = self._cheapest(need, room, gpus, candidates)
+            if best is None:
+                return None
+            found.append(best)
+            if len(needs) > 1:
+                self._imagine(best, need, room, gpus)
+                taken = {one.job.job_id for one in best.yielding}
+                candidates = [one for one in candidates if one.job.job_id not in taken]
+        return found
+
+    def _imagine(self, best: Found, need: Need, room: dict[str, Resources], gpus: dict[str, int]) -> None:
+        assert need.shape is not None  # noqa: S101  _serve has looked
+        for candidate in best.yielding:
+            for name, part in candidate.job.by_node.items():
+                if name in room:
+                    room[name] = room[name].plus(part)
+        for name in best.placed:
+            room[name] = room[name].minus(self._needed(need.shape, name))
+        for name in room:
+            gpus[name] = _total(room[name])
+
+    def _cheapest(
+        self, need: Need, room: dict[str, Resources], gpus: dict[str, int], candidates: Sequence[Candidate]
+    ) -> Found | None:
+        assert need.shape is not None  # noqa: S101  _serve has looked
+        total = {name: node.total for name, node in self.scene.nodes.items()} if need.shape.whole else {}
+        tries = (Search(need.shape, names, room, gpus, total, candidates).cheapest() for names in need.sets)
+        return min((one for one in tries if one is not None), key=lambda one: (one.cost, one.placed), default=None)
+
+    def _unanswered(self, job: Job) -> list[Recorded]:
+        """Recent decisions made for the job, less those that a start answers: of it, or of a task of its array.
+
+        Each start answers the oldest set of decisions that is older than it.
+        """
+        if self._made is None:
+            self._made = {}
+            for one in self.recent:
+                if one.decision.preemptor and self.now - one.decision.at <= self.rules.cooldown:
+                    self._made.setdefault(one.decision.preemptor.job_id, []).append(one)
+        made = self._made.get(job.het_leader or job.job_id, [])
         if not made:
             return made
-        family = job.label.partition("_")[0]
-        started = [
-            other.start
-            for other in self.scene.holding.values()
-            if other.start is not None and (other.job_id == job.job_id or other.label.partition("_")[0] == family)
-        ]
-        answered = max(started, default=None)
-        return [
-            one
-            for one in made
-            if self.now - one.decision.at <= self.rules.cooldown and (answered is None or one.decision.at > answered)
-        ]
+        open_sets = sorted({one.decision.at for one in made})
+        for start in self._starts_of(job):
+            answered = next((at for at in open_sets if at < start), None)
+            if answered is not None:
+                open_sets.remove(answered)
+        return [one for one in made if one.decision.at in open_sets]
 
-    def _waits_for_earlier(self, earlier: Sequence[Recorded]) -> tuple[Why, str] | None:
-        if not earlier:
-            return None
-        newest = max(one.changed for one in earlier)
-        if self.now - newest < self.rules.settle or any(one.outcome in OPEN for one in earlier):
-            names = ", ".join(sorted({one.decision.victim.label for one in earlier}))
+    def _starts_of(self, job: Job) -> list[datetime]:
+        """When the runs of the job, or of its array's tasks, started that hold GPUs now."""
+        if self._starts is None:
+            self._starts = {}
+            for run in self.scene.holding.values():
+                if run.start is not None:
+                    self._starts.setdefault(_family(run), []).append(run.start)
+        return sorted(self._starts.get(_family(job), ()))
+
+    def _waits_for_earlier(self, earlier: Sequence[Recorded], placed: int) -> tuple[Why, str] | None:
+        """Room made for the job is given time to be used; `placed` tasks of its array stand in it already."""
+        under_way: set[datetime] = set()
+        failed: set[datetime] = set()
+        for one in earlier:
+            fresh = self.now - one.changed < self.rules.settle or one.outcome in OPEN
+            (under_way if fresh else failed).add(one.decision.at)
+        if len(under_way) > placed:
+            names = ", ".join(sorted({one.decision.victim.label for one in earlier if one.decision.at in under_way}))
             return Why.OUTSTANDING, f"room was made for it ({names} yielded); it has not started yet"
-        if len({one.decision.at for one in earlier}) >= self.rules.attempts:
+        if len(failed - under_way) >= self.rules.attempts:
             wait = duration(self.rules.cooldown.total_seconds())
             return Why.GAVE_UP, f"room was made for it {self.rules.attempts} times in {wait} and it did not start"
         return None
@@ -572,139 +500,44 @@ class _Pass:
             own = theirs.path == leaf.path
             for run in bare.values():
                 permission = self._may_yield(job, leaf, run, theirs, own)
-                if permission is not None:
-                    if run.job_id not in tried and run.job_id not in self.gone:
-                        found.append((run, theirs, permission))
-                elif not own:
-                    break
+                if permission is None or run.job_id in tried or run.job_id in self.gone or spared(run, self.rules):
+                    continue
+                found.append((run, theirs, permission))
         return found
 
     def _may_yield(self, job: Job, leaf: Ranked, run: Job, theirs: Ranked, own: bool) -> Permission | None:
         """`may_yield`, asked once for all jobs and runs that it cannot tell apart."""
         key: object = (
-            (job.contract and job.contract.priority, run.contract and run.contract.priority) if own else job.qos
+            (job.contract and job.contract.priority, run.contract and run.contract.priority)
+            if own
+            else (self._in_lane(job), self._in_lane(run))
         )
         known = self.scene.permissions(self.ranking).setdefault((leaf.path, theirs.path), {})
         if key not in known:
-            known[key] = may_yield(job, leaf, run, theirs, self.ranking, self.ladder, self.lane, self.rules)
+            hysteresis = self.rules.hysteresis
+            known[key] = may_yield(job, leaf, run, theirs, self.ranking, self.ladder, self.lane, hysteresis)
         return known[key]
 
-    def _could_hold(
-        self, shape: Shape, names: Sequence[str], yielding: Sequence[tuple[Job, Ranked, Permission]]
-    ) -> bool:
+    def _could_hold(self, need: Need, yielding: Sequence[tuple[Job, Ranked, Permission]]) -> bool:
         """Whether enough nodes would have the GPUs if all of them yielded: most tries end at this count."""
-        if not yielding:
-            return False
-        each = shape.each.gpu_count
+        assert need.shape is not None  # noqa: S101  _serve has looked
+        each = need.shape.each.gpu_count
         more: dict[str, int] = {}
         for run, _, _ in yielding:
             for name, part in run.by_node.items():
                 more[name] = more.get(name, 0) + part.gpu_count
         gpus = self.gpus
-        return sum(1 for name in names if gpus[name] + more.get(name, 0) >= each) >= shape.nodes
+        return any(
+            sum(1 for name in names if gpus[name] + more.get(name, 0) >= each) >= need.shape.nodes
+            for names in need.sets
+        )
 
     def _candidate(self, run: Job, theirs: Ranked, permission: Permission) -> Candidate:
-        lost = work_lost(run, self.now, self.rules.checkpoint_interval)
+        lost = work_lost(run, self.now, self.rules.checkpoint_interval).gpu_seconds
         return Candidate(run, theirs, permission, self.ranking.standings[permission.victim_node].ratio, lost)
 
-    def _choose(
-        self, shape: Shape, names: Sequence[str], candidates: Sequence[Candidate]
-    ) -> tuple[list[str], list[Candidate]] | None:
-        """The cheapest set of runs whose nodes, with what is free, hold the whole job; None if there is none.
-
-        Node after node the one that is cheapest to clear is taken; then every run that turns out not to be
-        needed is spared. Resumable before not, fewest GPUs given up beyond need, least work lost, most over
-        target; ties by name, so the same picture gives the same decision.
-        """
-        by_node: dict[str, list[Candidate]] = {}
-        for candidate in candidates:
-            for name in candidate.job.by_node:
-                by_node.setdefault(name, []).append(candidate)
-        chosen: list[Candidate] = []
-        placed: list[str] = []
-        options: dict[str, tuple[_Cost, str, tuple[Candidate, ...]]] = {}
-        stale: Iterable[str] = names
-        while True:
-            for name in stale:
-                extra = self._clear(name, shape.each, by_node.get(name, ()), chosen)
-                if extra is not None:
-                    options[name] = (_cost(extra, shape.each), name, extra)
-            if not options:
-                return None
-            _, name, extra = min(options.values(), key=lambda option: option[:2])
-            chosen.extend(extra)
-            placed.append(name)
-            del options[name]
-            if len(placed) == shape.nodes:
-                return placed, self._spare(shape, placed, chosen)
-            # What was chosen for this node may make others cheaper; nothing else has changed.
-            stale = {other for one in extra for other in one.job.by_node} & set(names).difference(placed)
-
-    def _clear(
-        self, name: str, each: Resources, here: Sequence[Candidate], chosen: Sequence[Candidate]
-    ) -> tuple[Candidate, ...] | None:
-        """The cheapest of the candidates on the node, beyond those chosen already, that make room on it."""
-        free = self.room[name]
-        for candidate in chosen:
-            part = candidate.job.by_node.get(name)
-            if part is not None:
-                free = free.plus(part)
-        if fits(each, free):
-            return ()
-        rest = [one for one in here if one not in chosen]
-        everything = free
-        for candidate in rest:
-            everything = everything.plus(candidate.job.by_node[name])
-        if not rest or not fits(each, everything):
-            return None
-        if len(rest) > EXHAUSTIVE:
-            return self._clear_greedily(name, each, free, rest)
-        return self._clear_exactly(name, each, free, rest)
-
-    def _clear_exactly(
-        self, name: str, each: Resources, free: Resources, rest: Sequence[Candidate]
-    ) -> tuple[Candidate, ...] | None:
-        """Every subset is weighed; those with too few GPUs are passed over by their sum alone."""
-        lacking = each.gpu_count - _total(free)
-        gpus = [one.job.by_node[name].gpu_count for one in rest]
-        best: tuple[Candidate, ...] | None = None
-        least: _Cost | None = None
-        for size in range(1, len(rest) + 1):
-            for picked in combinations(range(len(rest)), size):
-                if sum(gpus[i] for i in picked) < lacking:
-                    continue
-                group = tuple(rest[i] for i in picked)
-                cost = _cost(group, each)
-                if least is not None and cost >= least:
-                    continue
-                room = free
-                for candidate in group:
-                    room = room.plus(candidate.job.by_node[name])
-                if fits(each, room):
-                    best, least = group, cost
-        return best
-
-    def _clear_greedily(
-        self, name: str, each: Resources, free: Resources, rest: Sequence[Candidate]
-    ) -> tuple[Candidate, ...] | None:
-        taken: list[Candidate] = []
-        for candidate in sorted(rest, key=lambda one: _cost((one,), each)):
-            taken.append(candidate)
-            free = free.plus(candidate.job.by_node[name])
-            if fits(each, free):
-                return tuple(taken)
-        return None
-
-    def _spare(self, shape: Shape, placed: Sequence[str], chosen: Sequence[Candidate]) -> list[Candidate]:
-        needed = list(chosen)
-        for candidate in sorted(chosen, key=lambda one: _cost((one,), shape.each), reverse=True):
-            rest = [one for one in needed if one is not candidate]
-            if all(self._clear(name, shape.each, (), rest) is not None for name in placed):
-                needed = rest
-        return needed
-
     def _rate_limit(self, chosen: Sequence[Candidate]) -> str:
-        hour = [one for one in self.recent if self.now - one.decision.at <= timedelta(hours=1)]
+        hour = [one for one in self.recent if self.now - one.decision.at <= timedelta(hours=1) and _carried_out(one)]
         if len(self.decisions) + len(chosen) > self.rules.max_per_pass:
             return f"this pass has reached its limit of {self.rules.max_per_pass} runs to stop"
         if len(hour) + len(self.decisions) + len(chosen) > self.rules.max_per_hour:
@@ -733,24 +566,23 @@ class _Pass:
             f"behind by more than {self.rules.hysteresis:.2f} ({leaf.path} stands at {ratio:.2f} of its entitlement)"
         )
 
-    def _decision(self, job: Job, leaf: Ranked, candidate: Candidate, placed: Sequence[str]) -> Decision:
-        run, permission = candidate.job, candidate.permission
-        assert run.start is not None  # noqa: S101  _stoppable has seen to it
-        assert run.contract is not None  # noqa: S101
-        return Decision(
-            id=f"{run.job_id}-{int(run.start.timestamp())}-{job.job_id}-{int(self.now.timestamp())}",
-            at=self.now,
-            rule=permission.rule,
-            victim=self._side(run, candidate.leaf, permission.victim_node),
-            started=run.start,
-            min_runtime=run.contract.min_runtime,
-            over_minimum=past_minimum(run, self.now) or 0,
-            resumable=run.contract.resumable,
-            requeue=run.batch and run.requeueable,
-            preemptor=self._side(job, leaf, permission.preemptor_node),
+    def _decision(
+        self, job: Job, parts: Sequence[Job], leaf: Ranked, candidate: Candidate, placed: Sequence[str]
+    ) -> Decision:
+        permission = candidate.permission
+        taker = self._side(job, leaf, permission.preemptor_node)
+        if job.het_leader:
+            gpus = sum(part.wanted.gpu_count for part in parts)
+            taker = replace(taker, job_id=job.het_leader, label=str(job.het_leader), gpus=gpus)
+        return decision_on(
+            candidate.job,
+            self._side(candidate.job, candidate.leaf, permission.victim_node),
+            permission.rule,
+            self.now,
+            work_lost(candidate.job, self.now, self.rules.checkpoint_interval),
+            preemptor=taker,
             hysteresis=self.rules.hysteresis,
             nodes=tuple(placed),
-            notice=run.contract.notice,
         )
 
     def _side(self, job: Job, leaf: Ranked, node: str) -> Side:
@@ -758,19 +590,51 @@ class _Pass:
         return Side(job.job_id, job.label, job.user, job.account, leaf.path, node, ratio, job.wanted.gpu_count)
 
 
-_Cost = tuple[int, int, float, float, tuple[int, ...]]
-
-
-def _cost(group: Sequence[Candidate], each: Resources) -> _Cost:
-    """What clearing costs, smaller is better. In-team yielding comes after yielding between teams."""
-    given = sum(candidate.job.wanted.gpu_count for candidate in group)
-    return (
-        sum(1 for candidate in group if not candidate.resumable),
-        max(0, given - each.gpu_count) if group else 0,
-        sum(candidate.lost for candidate in group),
-        -sum(min(candidate.over, 1e9) for candidate in group),
-        tuple(sorted(candidate.job.job_id for candidate in group)),
+def decision_on(
+    run: Job,
+    victim: Side,
+    rule: Rule,
+    now: datetime,
+    loss: Loss,
+    *,
+    preemptor: Side | None = None,
+    hysteresis: float = 0.0,
+    nodes: tuple[str, ...] = (),
+) -> Decision:
+    """The decision to stop this run, with what is known of it now."""
+    assert run.start is not None  # noqa: S101  only runs that have started are looked at
+    terms = run.contract
+    return Decision(
+        id=f"{run.job_id}-{int(run.start.timestamp())}-{preemptor.job_id if preemptor else 'drain'}"
+        f"-{int(now.timestamp())}",
+        at=now,
+        rule=rule,
+        victim=victim,
+        started=run.start,
+        min_runtime=terms.min_runtime if terms else 0,
+        over_minimum=past_minimum(run, now) or 0,
+        resumable=terms is not None and terms.resumable,
+        requeue=run.batch and run.requeueable,
+        preemptor=preemptor,
+        hysteresis=hysteresis,
+        nodes=nodes,
+        notice=terms.notice if terms else None,
+        lost=round(loss.gpu_seconds),
+        lost_since=loss.since.value,
     )
+
+
+def _carried_out(one: Recorded) -> bool:
+    return one.outcome not in {Outcome.REFUSED, Outcome.LAPSED} and one.decision.rule is not Rule.DRAIN
+
+
+def _family(job: Job) -> str:
+    """What an array's tasks have in common; of any other job, itself."""
+    return str(job.het_leader) if job.het_leader else job.label.partition("_")[0]
+
+
+def _total(room: Resources) -> int:
+    return sum(amount for amount in room.gpus.values() if amount > 0)
 
 
 def dry(decision: Decision) -> Decision:

@@ -247,7 +247,7 @@ def test_what_is_not_modelled_is_not_acted_on_and_says_so() -> None:
 def test_features_and_excluded_nodes_are_respected() -> None:
     fast = [replace(TWO[0], features=("ib",)), TWO[1]]
     assert stopped(look(picture(fast, *full(), job(9, "poor", 8, constraints=("features=ib",))))) == [1]
-    assert stopped(look(picture(TWO, *full(), job(9, "poor", 8, constraints=("exclude=n1",))))) == [2]
+    assert stopped(look(picture(TWO, *full(), job(9, "poor", 8, constraints=("excluded_nodes=n1",))))) == [2]
     assert stopped(look(picture(TWO, *full(), job(9, "poor", 8, partitions=("cpu",))))) == []
 
 
@@ -331,12 +331,22 @@ def test_rate_limits_hold_per_pass_per_hour_and_per_team() -> None:
 
 def test_a_debug_job_may_take_from_any_other_leaf_over_target() -> None:
     short = job(9, "poor", 4, terms=contract(600))
+    long = full(terms=HOUR_TERMS, started=4000)
     order = ranking(TREE, poor=1.75, rich=1.8)
-    assert stopped(look(picture(TWO, *full(), short), order)) == []
-    result = look(picture(TWO, *full(), short), order, lane=DebugLane())
+    assert stopped(look(picture(TWO, *long, short), order)) == []
+    result = look(picture(TWO, *long, short), order, lane=DebugLane())
     assert [one.rule for one in result.decisions] == [Rule.DEBUG_LANE]
     under = ranking(TREE, poor=1.75, rich=0.9)
-    assert stopped(look(picture(TWO, *full(), short), under, lane=DebugLane())) == []
+    assert stopped(look(picture(TWO, *long, short), under, lane=DebugLane())) == []
+
+
+def test_a_debug_job_takes_from_no_other_debug_job_and_from_none_who_would_take_it_back() -> None:
+    short = job(9, "poor", 4, terms=contract(600))
+    even = ranking(TREE, poor=1.75, rich=1.8)
+    assert stopped(look(picture(TWO, *full(started=700), short), even, lane=DebugLane())) == []
+    long = full(terms=HOUR_TERMS, started=4000)
+    behind = ranking(TREE, poor=1.75, rich=1.4)
+    assert stopped(look(picture(TWO, *long, short), behind, lane=DebugLane())) == []
 
 
 def test_the_lane_does_not_use_up_the_general_preemptors() -> None:
