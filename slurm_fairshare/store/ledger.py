@@ -29,17 +29,25 @@ from slurm_fairshare.store.weighing import Charges, adjust, by_user, capacity_st
 ACCOUNTING = "sacct"
 """The name of the watermark of what is read from slurmdbd."""
 
+# Every run that touches the window, from second `a` to second `b` inside it (b < a where whole seconds leave nothing).
+# Those with an end and those without apart: only so can an index find the former by their end.
 _SECONDS = """
     select account_key, milli_gpus,
            floor(date_part('epoch', greatest(start_at, :start)))::bigint as a,
-           floor(date_part('epoch', least(coalesce(until_at, :now), :end)))::bigint as b
+           floor(date_part('epoch', least(until_at, :end)))::bigint as b
     from fairshare.run_usage
-    where cluster = :cluster and charged and start_at < :end and (until_at is null or until_at > :start)
+    where cluster = :cluster and charged and start_at < :end and until_at > :start
+    union all
+    select account_key, milli_gpus,
+           floor(date_part('epoch', greatest(start_at, :start)))::bigint,
+           floor(date_part('epoch', least(cast(:now as timestamptz), :end)))::bigint
+    from fairshare.run_usage
+    where cluster = :cluster and charged and start_at < :end and until_at is null
 """
 
 _BOX = f"""
-    select account_key, sum(milli_gpus * (b - a)) as amount
-    from ({_SECONDS}) piece where a < b group by account_key
+    select account_key, sum(milli_gpus * greatest(0, b - a)) as amount
+    from ({_SECONDS}) piece group by account_key
 """  # noqa: S608 - put together from constants
 
 # The same for each user of an account: the two names as one, parted by a character that no name holds.
@@ -48,7 +56,7 @@ _BY_USER = "account_key || chr(31) || user_name as account_key"
 # What starts and what ends in each part of the window, as sums that stay integers: two rows for a run, however
 # many hours it spans. `edges` are the parts' bounds in whole seconds.
 _EVENTS = f"""
-    with piece as ({_SECONDS})
+    with piece as materialized ({_SECONDS})
     select account_key, width_bucket(t, cast(:edges as bigint[])) as part,
            sum(milli) as milli, sum(milli * t) as moment
     from (
