@@ -14,6 +14,7 @@ import click
 from slurm_fairshare.cli.ports import Store
 from slurm_fairshare.config import Config, load
 from slurm_fairshare.daemon.ports import Slurm
+from slurm_fairshare.slurm.run import Runner
 
 
 def utc_now() -> datetime:
@@ -32,9 +33,11 @@ class App:
         store: Store | None = None,
         slurm: Slurm | None = None,
         clock: Callable[[], datetime] = utc_now,
+        runner: Runner | None = None,
     ) -> None:
         self.config_file: Path | None = None
         self._given_config, self._given_store, self._given_slurm = config, store, slurm
+        self._given_runner = runner
         self._clock = clock
 
     @cached_property
@@ -72,12 +75,15 @@ class App:
 
     def _command_line(self, store: Store) -> Slurm:
         from slurm_fairshare.slurm.cli import CommandLine
-        from slurm_fairshare.slurm.run import Runner
         from slurm_fairshare.store.memo import StoreMemo
 
-        config = self.config
-        runner = Runner(config.slurm.command_prefix, timeout=config.slurm.timeout.total_seconds())
-        return CommandLine(config.cluster, config.ladder, config.charge_rule, runner=runner, memo=StoreMemo(store))
+        config, memo = self.config, StoreMemo(store)
+        return CommandLine(config.cluster, config.ladder, config.charge_rule, runner=self.runner(), memo=memo)
+
+    def runner(self) -> Runner:
+        """What runs Slurm's tools."""
+        section = self.config.slurm
+        return self._given_runner or Runner(section.command_prefix, timeout=section.timeout.total_seconds())
 
 
 pass_app = click.make_pass_decorator(App, ensure=True)

@@ -7,7 +7,7 @@ from typing import Any
 import rich_click as click
 
 from slurm_fairshare import __version__
-from slurm_fairshare.cli import budget, database, decisions, plugin, push, queue, settings, shares, steps, why
+from slurm_fairshare.cli import budget, database, decisions, doctor, plugin, push, queue, settings, shares, steps, why
 from slurm_fairshare.cli.app import App
 from slurm_fairshare.cli.options import HELP, config_option
 from slurm_fairshare.cli.output import warn
@@ -55,6 +55,7 @@ for command in (
     steps.daemon,
     push.plan,
     push.apply,
+    doctor.doctor,
     database.database,
     plugin.plugin,
     settings.settings,

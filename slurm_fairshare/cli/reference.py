@@ -15,7 +15,7 @@ import click
 
 from slurm_fairshare.cli.main import main as program
 from slurm_fairshare.config import PLACES, Config
-from slurm_fairshare.reports import budgets, changes, decisions, queue, settings, shares
+from slurm_fairshare.reports import budgets, changes, decisions, doctor, queue, settings, shares
 from slurm_fairshare.reports.table import Column, json_key
 
 FIELDS: dict[str, Sequence[Column[Any]]] = {
@@ -24,6 +24,7 @@ FIELDS: dict[str, Sequence[Column[Any]]] = {
     "decisions": decisions.COLUMNS,
     "budget show": budgets.COLUMNS,
     "plan": changes.COLUMNS,
+    "doctor": doctor.COLUMNS,
     "settings show": settings.COLUMNS,
 }
 """The fields of each report, by its command."""
@@ -138,7 +139,11 @@ def settings_page() -> str:
     return "\n".join(lines) + "\n"
 
 
-PAGES = {"commands.md": commands_page, "settings.md": settings_page}
+def doctor_page() -> str:
+    return f"{MADE}\n\n{doctor.page()}"
+
+
+PAGES = {"commands.md": commands_page, "settings.md": settings_page, "doctor.md": doctor_page}
 
 
 def main(folder: Path) -> None:

@@ -53,8 +53,9 @@ class _NoAnswer(SlurmUnreachable):
     """The tool is missing or used up its whole time: asking again at once would only double the wait."""
 
 
-Executor = Callable[[Sequence[str], float], Answer]
-"""Runs these words within so many seconds. Tests bring their own."""
+Executor = Callable[..., Answer]
+"""Runs these words within so many seconds: `execute(words, seconds)`, or `execute(words, seconds, text)` where the tool
+reads standard input. Tests bring their own."""
 
 
 class Runner:
@@ -106,13 +107,21 @@ class Runner:
             raise error_of(tool, answer, " ".join(words), level)
         return answer
 
-    def _run(self, tool: str, words: Sequence[str]) -> Answer:
+    def ask(self, tool: str, *words: str, stdin: str | None = None) -> Answer:
+        """What the tool answers, however it ends: the caller knows what a refusal means. Asked once."""
+        answer = self._run(tool, words, stdin)
+        if answer.code in (126, 127):
+            raise error_of(tool, answer)
+        return answer
+
+    def _run(self, tool: str, words: Sequence[str], stdin: str | None = None) -> Answer:
         self.calls[tool] += 1
         command = ["env", *self._settings, tool, *words]
         if self._prefix and Path(self._prefix[0]).name == "ssh":
             command = [shlex.join(command)]  # ssh joins its words with blanks and hands them to a shell
         try:
-            return self._execute([*self._prefix, *command], self._timeout)
+            given = () if stdin is None else (stdin,)
+            return self._execute([*self._prefix, *command], self._timeout, *given)
         except subprocess.TimeoutExpired as error:
             heard = _text(error.stdout) + _text(error.stderr)
             said = f' It said: "{heard.strip()[:200]}".' if heard.strip() else ""
@@ -150,10 +159,10 @@ def _remedy(level: str) -> str:
     )
 
 
-def _execute(command: Sequence[str], timeout: float) -> Answer:
+def _execute(command: Sequence[str], timeout: float, stdin: str = "") -> Answer:
     done = subprocess.run(
         list(command),
-        stdin=subprocess.DEVNULL,
+        input=stdin.encode(),
         capture_output=True,
         timeout=timeout,
         check=False,

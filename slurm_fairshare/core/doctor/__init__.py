@@ -45,6 +45,8 @@ _REMEDY = {
     Source.FILE: "# run doctor on the controller, or set slurm.command_prefix to it",
     Source.PLUGIN: "# run doctor on the controller, or set slurm.command_prefix to it",
     Source.DATABASE: "slurm-fairshare database status",
+    Source.TREE: "slurm-fairshare database status",
+    Source.TICK: "slurm-fairshare database status",
 }
 
 

@@ -159,7 +159,7 @@ def _user_priority(facts: Facts) -> Iterable[Fault]:
     "foreign-priority",
     WARNING,
     "Does no account outside the tree have a Priority that reaches the teams'?",
-    "Its jobs stand before teams that are owed GPUs. Accounts inherit their parent's Priority: that of root reaches all.",
+    "Its jobs stand before teams that are owed GPUs. Accounts inherit their parent's Priority.",
     Source.TREE,
     Source.HELD,
 )

@@ -226,7 +226,7 @@ def _apart(facts: Facts) -> Iterable[Fault]:
 @check(
     "clock-skew",
     ERROR,
-    "Do the clocks of slurmctld, slurmdbd and Postgres agree with this one?",
+    "Do the clocks of slurmctld and Postgres agree with this one?",
     "How long a run has lasted is told by two clocks: where they differ, protection ends early or late, and usage is "
     "cut off at the wrong moment.",
 )

@@ -97,7 +97,7 @@ def _preempts(facts: Facts) -> Iterable[Fault]:
     "rung-differs",
     WARNING,
     "Are priority, limits and flags of each rung as `apply` sets them?",
-    "The debug lane is made of these: without its priority it does not sort first, without its limits it has no bounds.",
+    "The debug lane is made of these: without the priority it is not first, without the limits it has no bounds.",
     Source.HELD,
 )
 def _differs(facts: Facts) -> Iterable[Fault]:

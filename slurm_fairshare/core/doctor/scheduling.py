@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from slurm_fairshare.core.doctor.facts import Facts, Source, whole
-from slurm_fairshare.core.doctor.finding import ADVICE, ERROR, WARNING, Checks, Fault, slurm_conf
+from slurm_fairshare.core.doctor.finding import ADVICE, ERROR, WARNING, Checks, Fault, Line, slurm_conf
 
 CHECKS = Checks("Scheduling passes")
 check = CHECKS.check
@@ -36,7 +36,7 @@ def _bf_interval(facts: Facts) -> Iterable[Fault]:
     if found > 15:
         yield Fault(
             f"bf_interval is {found} seconds.",
-            slurm_conf(facts.config.with_option("SchedulerParameters", "bf_interval", "10")),
+            _parameters(facts, "bf_interval", "10"),
         )
 
 
@@ -52,7 +52,7 @@ def _bf_continue(facts: Facts) -> Iterable[Fault]:
     if "bf_continue" not in facts.config.options("SchedulerParameters"):
         yield Fault(
             "SchedulerParameters lacks bf_continue.",
-            slurm_conf(facts.config.with_option("SchedulerParameters", "bf_continue")),
+            _parameters(facts, "bf_continue"),
         )
 
 
@@ -72,11 +72,7 @@ def _bf_max_job_test(facts: Facts) -> Iterable[Fault]:
         waiting = f"{facts.queue.pending} jobs wait" if facts.queue.pending != 1 else "1 job waits"
         yield Fault(
             f"bf_max_job_test is {found}, and {waiting}.",
-            slurm_conf(
-                facts.config.with_option(
-                    "SchedulerParameters", "bf_max_job_test", str(max(3000, 2 * facts.queue.pending))
-                )
-            ),
+            _parameters(facts, "bf_max_job_test", str(max(3000, 2 * facts.queue.pending))),
             severity=None if found < facts.queue.pending else ADVICE,
         )
 
@@ -118,3 +114,7 @@ def _repeated(facts: Facts) -> Iterable[Fault]:
                 slurm_conf(f"{name}={joined}"),
                 subject=name,
             )
+
+
+def _parameters(facts: Facts, option: str, value: str = "") -> Line:
+    return slurm_conf(facts.config.with_option("SchedulerParameters", option, value))

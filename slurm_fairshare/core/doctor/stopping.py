@@ -179,8 +179,8 @@ def _youngest_first(facts: Facts) -> Iterable[Fault]:
     "global-exempt-time",
     ERROR,
     "Is slurm.conf's PreemptExemptTime 0?",
-    "It protects every job whose QOS sets none, unallocated ones where that rung's is unset: what nobody pays for would "
-    "hold GPUs against those who do.",
+    "It protects every job whose QOS sets none, and unallocated ones where that rung's is unset: free work would "
+    "hold GPUs against those who pay.",
     Source.CONFIG,
     Source.QOS,
 )

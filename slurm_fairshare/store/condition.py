@@ -1,0 +1,49 @@
+"""What the doctor looks at in Postgres: the schema's version, what our role may do, the server's clock."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from sqlalchemy import Connection
+
+from slurm_fairshare.core.doctor.facts import Clocks, DatabaseFacts
+from slurm_fairshare.store.connection import Database, scalar
+from slurm_fairshare.store.schema import head, version, versions
+from slurm_fairshare.store.tables import SCHEMA, metadata
+
+RIGHTS = ("select", "insert")
+"""What the daemon does to every table. Some are append-only, so no more is asked for."""
+
+
+def condition(dsn: str, clock: Callable[[], float] = time.time) -> tuple[DatabaseFacts, Clocks]:
+    """Raises StoreError, StoreUnreachable or ConfigError where nothing can be read."""
+    database = Database(dsn)
+    try:
+        with database.unchecked() as connection:
+            began = clock()
+            theirs = float(scalar(connection, "select extract(epoch from clock_timestamp())"))
+            ended = clock()
+            found = version(connection)
+            facts = DatabaseFacts(
+                version=found,
+                wanted=head(),
+                known=frozenset(versions()),
+                superuser=bool(scalar(connection, "select rolsuper from pg_roles where rolname = current_user")),
+                role=str(scalar(connection, "select current_user")),
+                lacks=() if found is None else tuple(_lacks(connection)),
+            )
+    finally:
+        database.close()
+    return facts, Clocks("Postgres", theirs - (began + ended) / 2, (ended - began) / 2)
+
+
+def _lacks(connection: Connection) -> list[str]:
+    """Rights that are missing, as `grant` takes them. A table of a version that is not there yet lacks nothing."""
+    return [
+        f"{right} on {table}"
+        for table in (f"{SCHEMA}.{one.name}" for one in metadata.sorted_tables)
+        if scalar(connection, "select to_regclass(:name)", name=table) is not None
+        for right in RIGHTS
+        if not scalar(connection, "select has_table_privilege(:name, :right)", name=table, right=right)
+    ]
