@@ -11,8 +11,7 @@ Over a period, with the sums over its hours:
     delivered = min(sum of used, sum of owed) / sum of owed    what came too early or too late counts too
     hourly    = sum of min(used, owed) / sum of owed           each hour by itself: shown beside it, never the aim
 
-Used is what was charged, so work that an eviction threw away counts as delivered: what was lost is shown beside
-it. A node above the leaves has the sums of its leaves: one team's surplus does not pay for another's shortfall.
+Used is what was charged, so work that an eviction threw away counts as delivered: `core.lost` is shown beside it. A node above the leaves has the sums of its leaves: one team's surplus does not pay for another's shortfall.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import cached_property
 
 from slurm_fairshare.core.fairshare import entitlements
@@ -206,14 +204,3 @@ def _leaf(hours: _Hours, count: int) -> Delivery:
     nothing = (0.0, 0.0, 0.0)
     columns = list(zip(*(hours.get(index, nothing) for index in range(count)), strict=True)) or [(), (), ()]
     return delivery(columns[0], columns[1], columns[2])
-
-
-def work_lost(seconds: float, *, resumable: bool, checkpoint_interval: timedelta) -> float:
-    """Seconds of a stopped run whose work is thrown away: all, or since the last save where it resumes.
-
-    Where a run saves is not known to Slurm; one that resumes is taken to save once an interval.
-
-    >>> work_lost(7000, resumable=True, checkpoint_interval=timedelta(minutes=30))
-    1600.0
-    """
-    return float(seconds % checkpoint_interval.total_seconds() if resumable else seconds)

@@ -13,12 +13,14 @@ from sqlalchemy import Connection, text
 
 from slurm_fairshare.core.cluster import Capacity, Job, Picture
 from slurm_fairshare.core.contract import Ladder
+from slurm_fairshare.core.demand import demand
 from slurm_fairshare.core.records import Batch
 from slurm_fairshare.core.resources import ChargeRule, Resources
 from slurm_fairshare.core.runs import RejectedRow, Run
 from slurm_fairshare.core.tree import account_key
 from slurm_fairshare.core.window import Step, Weight, Window
 from slurm_fairshare.errors import StoreError
+from slurm_fairshare.store import demand as demands
 from slurm_fairshare.store import rows, tables
 from slurm_fairshare.store.connection import Database
 from slurm_fairshare.store.facts import Adjustment, Rejected
@@ -196,6 +198,7 @@ class LedgerStore:
                 self._capacity_step(connection, one, picture.at)
             self._retire_kinds(connection, {one.kind for one in capacity}, picture.at)
             if self._claim_picture(connection, picture.at):
+                demands.record(connection, self.cluster, picture.at, demand(picture, self.ladder, self.rule))
                 self._replace_queue(connection, picture)
 
     def _claim_picture(self, connection: Connection, at: datetime) -> bool:
@@ -286,6 +289,12 @@ class LedgerStore:
             )
             for row in found
         )
+
+    def demand(self, window: Window) -> Mapping[str, tuple[Step, ...]]:
+        """GPUs that contract jobs hold or wait for, by account key and of all (`""`): step functions, from where
+        they are known."""
+        with self.database.transaction() as connection:
+            return demands.steps(connection, self.cluster, window)
 
     # --- usage ------------------------------------------------------------------------------------
 

@@ -12,6 +12,8 @@ from typing import Any
 from slurm_fairshare.core.cluster import Capacity, Job, Picture
 from slurm_fairshare.core.contract import Ladder
 from slurm_fairshare.core.decisions import OPEN, Decision, Outcome, Recorded
+from slurm_fairshare.core.demand import demand
+from slurm_fairshare.core.edits import check_addition
 from slurm_fairshare.core.fairshare import Ranking
 from slurm_fairshare.core.plan import describe
 from slurm_fairshare.core.records import Batch, TickReport
@@ -20,8 +22,8 @@ from slurm_fairshare.core.runs import Run
 from slurm_fairshare.core.tree import Changeset, account_key
 from slurm_fairshare.core.window import Step, Weight, Window, milli_gpu_seconds
 from slurm_fairshare.errors import NotLeading, StoreError
-from slurm_fairshare.store.budgets import Sets, check_addition
-from slurm_fairshare.store.facts import Adjustment, Failure, Rejected, TickFacts
+from slurm_fairshare.store.budgets import Sets
+from slurm_fairshare.store.facts import Adjustment, Failure, ManagerChange, Rejected, TickFacts
 from slurm_fairshare.store.journal import KEEP_HOURLY, KEEP_TICKS, pushed_labels
 from slurm_fairshare.store.weighing import USER_MARK, Charges, adjust, by_user, capacity_steps, parts, weigh
 
@@ -54,9 +56,11 @@ class MemoryStore:
         self._picture: Picture | None = None
         self._sightings: dict[tuple[int, datetime], _Sighting] = {}
         self._capacity: dict[str, dict[datetime, Capacity]] = {}
+        self._demand: dict[str, dict[datetime, float]] = {}
         self._adjustments: list[Adjustment] = []
         self._facts: dict[str, tuple[datetime, Any]] = {}
         self._changesets: list[Changeset] = []
+        self._managers: list[ManagerChange] = []
         self._ticks: dict[datetime, TickReport] = {}
         self._hourly: set[datetime] = set()
         self._labels: dict[datetime, dict[str, int]] = {}
@@ -119,7 +123,16 @@ class MemoryStore:
             if before is None or steps[before] != one:
                 steps[picture.at] = one
         if self._picture is None or self._picture.at <= picture.at:
+            self._record_demand(picture)
             self._replace(picture)
+
+    def _record_demand(self, picture: Picture) -> None:
+        seen = demand(picture, self.ladder, self.rule)
+        for account in sorted(self._demand.keys() | seen.keys()):
+            steps = self._demand.setdefault(account, {})
+            before = max((at for at in steps if at <= picture.at), default=None)
+            if before is None or steps[before] != seen.get(account, 0.0):
+                steps[picture.at] = seen.get(account, 0.0)
 
     def _replace(self, picture: Picture) -> None:
         alive = {(job.job_id, job.start) for job in picture.jobs if job.holding}
@@ -186,6 +199,19 @@ class MemoryStore:
             first = max((at for at in steps if at <= window.start), default=None)
             found += [(at, one) for at, one in steps.items() if at < window.end and (first is None or at >= first)]
         return tuple(sorted(found, key=lambda row: (row[0], row[1].kind)))
+
+    def demand(self, window: Window) -> Mapping[str, tuple[Step, ...]]:
+        found = {}
+        for account, steps in sorted(self._demand.items()):
+            first = max((at for at in steps if at <= window.start), default=None)
+            mine = [
+                Step(max(at, window.start), gpus)
+                for at, gpus in sorted(steps.items())
+                if at < window.end and (first is None or at >= first)
+            ]
+            if mine:
+                found[account] = tuple(mine)
+        return found
 
     # --- usage ------------------------------------------------------------------------------------
 
@@ -280,6 +306,7 @@ class MemoryStore:
         sets: Sets,
         expected_last_id: int | None = None,
         created: datetime | None = None,
+        cancels: int | None = None,
     ) -> Changeset:
         new = Changeset(
             id=len(self._changesets) + 1,
@@ -288,10 +315,27 @@ class MemoryStore:
             created=(created or datetime.now(UTC)).astimezone(UTC),
             effective=effective.astimezone(UTC),
             sets={parent: tuple(shares) for parent, shares in sets.items()},
+            cancels=cancels,
         )
         check_addition(self._changesets, new, expected_last_id)
         self._changesets.append(new)
         return new
+
+    def manager_changes(self) -> tuple[ManagerChange, ...]:
+        return tuple(self._managers)
+
+    def change_manager(
+        self, path: str, role: str, granted: bool, author: str, reason: str, at: datetime
+    ) -> ManagerChange:
+        self._managers.append(ManagerChange(len(self._managers) + 1, path, role, granted, author, reason, at))
+        return self._managers[-1]
+
+    def login(self) -> str | None:
+        """There are no roles here."""
+        return None
+
+    def cannot_manage(self, roles: Sequence[str]) -> tuple[str, ...]:
+        return ()
 
     # --- the journal ------------------------------------------------------------------------------
 

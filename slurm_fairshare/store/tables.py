@@ -232,6 +232,21 @@ sighting = _table(
     _must("charged", Boolean),
 )
 
+demand = _table(
+    "demand",
+    "account_key at",
+    _must("account_key", Text),
+    _must("at", _moment()),
+    _must("gpus", Double),
+)
+
+utilisation = _table(
+    "utilisation",
+    "key",
+    _must("key", Text),
+    _must("busy", Double),
+)
+
 changeset = _table(
     "changeset",
     "id",
@@ -240,6 +255,15 @@ changeset = _table(
     _must("reason", Text),
     _must("created_at", _moment()),
     _must("effective_at", _moment()),
+    _may("cancels", BigInteger),
+    _must("members", Integer),
+    Column("made_in", BigInteger, nullable=False, server_default="0"),
+    ForeignKeyConstraint(
+        ["cluster", "cancels"],
+        ["fairshare.changeset.cluster", "fairshare.changeset.id"],
+        name="changeset_cancels",
+    ),
+    Index("changeset_cancelled_once", "cluster", "cancels", unique=True, postgresql_where=text("cancels is not null")),
 )
 
 changeset_set = _table(
@@ -266,6 +290,19 @@ changeset_share = _table(
         [changeset_set.c.cluster, changeset_set.c.changeset_id, changeset_set.c.parent],
         name="changeset_share_set",
     ),
+    Index("changeset_share_case", "cluster", "changeset_id", "parent", text("lower(name)"), unique=True),
+)
+
+manager = _table(
+    "manager",
+    "id",
+    _must("id", BigInteger),
+    _must("path", Text),
+    _must("role_name", Text),
+    _must("granted", Boolean),
+    _must("author", Text),
+    _must("reason", Text),
+    _must("at", _moment()),
 )
 
 tick = _table(
