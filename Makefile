@@ -45,3 +45,11 @@ format: ## put the code into shape
 .PHONY: reference
 reference: ## write docs/reference from the code
 	@$(IN_VENV) python -m slurm_fairshare.cli.reference
+
+.PHONY: bench-rebalance
+bench-rebalance: ## a rebalance pass over 5,000 running and 50,000 waiting jobs
+	@$(IN_VENV) python -m benchmarks.bench_rebalance
+
+.PHONY: soak
+soak: ## an hour of random submissions on the real cluster, checked against every promise
+	@$(IN_VENV) python -m benchmarks.soak

@@ -19,11 +19,11 @@ from slurm_fairshare.core.resources import Resources
 SEEDS = 8
 """So many of the runs that clear several nodes at once are tried as the beginning of a set."""
 
-_Weight = tuple[int, int, float, float, int, tuple[int, ...]]
+Weight = tuple[int, int, float, float, int, tuple[int, ...]]
 """Not resumable, GPUs given up, work lost, minus how far over target (for each GPU), runs; the jobs' numbers
 decide ties."""
 
-_NOTHING: _Weight = (0, 0, 0.0, 0.0, 0, ())
+_NOTHING: Weight = (0, 0, 0.0, 0.0, 0, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +33,15 @@ class Candidate:
     job: Job
     leaf: Ranked
     permission: Permission
-    over: float
-    lost: float
+    weight: Weight
 
-    @property
-    def resumable(self) -> bool:
-        return self.job.contract is not None and self.job.contract.resumable
-
-    @property
-    def weight(self) -> _Weight:
-        gpus = self.job.wanted.gpu_count
-        return (0 if self.resumable else 1, gpus, self.lost, -gpus * min(self.over, 1e9), 1, (self.job.job_id,))
+    @classmethod
+    def of(cls, job: Job, leaf: Ranked, permission: Permission, over: float, lost: float) -> Candidate:
+        """`over` is the ratio of the victim's side, `lost` the GPU-seconds thrown away."""
+        gpus = job.wanted.gpu_count
+        resumable = job.contract is not None and job.contract.resumable
+        weight = (0 if resumable else 1, gpus, lost, -gpus * min(over, 1e9), 1, (job.job_id,))
+        return cls(job, leaf, permission, weight)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,24 +50,24 @@ class Found:
 
     placed: tuple[str, ...]
     yielding: tuple[Candidate, ...]
-    cost: _Weight
+    cost: Weight
 
 
-def _plus(one: _Weight, other: _Weight) -> _Weight:
+def _plus(one: Weight, other: Weight) -> Weight:
     return (
         one[0] + other[0], one[1] + other[1], one[2] + other[2], one[3] + other[3], one[4] + other[4],
         one[5] + other[5],
     )  # fmt: skip
 
 
-def _sum(group: Iterable[Candidate]) -> _Weight:
+def _sum(group: Iterable[Candidate]) -> Weight:
     total = _NOTHING
     for candidate in sorted(group, key=lambda one: one.job.job_id):
         total = _plus(total, candidate.weight)
     return total
 
 
-def _beyond(weight: _Weight, need: int) -> _Weight:
+def _beyond(weight: Weight, need: int) -> Weight:
     """The weight with the GPUs that are needed taken off those given up."""
     return (weight[0], max(0, weight[1] - need), *weight[2:])
 
@@ -78,13 +76,13 @@ def _beyond(weight: _Weight, need: int) -> _Weight:
 class _Option:
     """One node, and the cheapest way to clear it."""
 
-    cost: _Weight
+    cost: Weight
     gpus: int
     name: str
     extra: tuple[Candidate, ...]
 
     @property
-    def order(self) -> tuple[_Weight, int, str]:
+    def order(self) -> tuple[Weight, int, str]:
         """The fullest of nodes that cost the same, so that large holes stay whole."""
         return self.cost, self.gpus, self.name
 
@@ -102,19 +100,21 @@ class Search:
         candidates: Sequence[Candidate],
     ) -> None:
         self.shape, self.names, self.room, self.gpus, self.total = shape, names, room, gpus, total
-        self.by_node: dict[str, list[Candidate]] = {}
-        known = set(names)
+        self.by_node: dict[str, list[Candidate]] = {name: [] for name in names}
+        self.frees: dict[str, int] = dict.fromkeys(names, 0)
+        """GPUs that all candidates together hold on a node."""
         for candidate in sorted(candidates, key=lambda one: one.weight):
-            for name in candidate.job.by_node:
-                if name in known:
-                    self.by_node.setdefault(name, []).append(candidate)
+            for name, part in candidate.job.by_node.items():
+                if name in self.by_node:
+                    self.by_node[name].append(candidate)
+                    self.frees[name] += part.gpu_count
         self._first: dict[str, _Option] = {}
 
     def cheapest(self) -> Found | None:
         """The best set found, None if there is none. Deterministic: the same arguments, the same answer."""
-        self._first = {
-            name: option for name in self.names if (option := self._option(name, ())) is not None
-        }  # fmt: skip
+        least = self.shape.each.gpu_count
+        hopeful = [name for name in self.names if self.gpus[name] + self.frees[name] >= least]
+        self._first = {name: option for name in hopeful if (option := self._option(name, ())) is not None}
         if len(self._first) < self.shape.nodes:
             return None
         tries = [self._grown(())]
@@ -136,7 +136,7 @@ class Search:
                     covered[one.job.job_id] = covered.get(one.job.job_id, 0) + 1
         useful = [one for one in wide.values() if covered[one.job.job_id] > 1]
 
-        def promise(one: Candidate) -> _Weight:
+        def promise(one: Candidate) -> Weight:
             nodes = min(covered[one.job.job_id], self.shape.nodes)
             return _beyond(one.weight, nodes * self.shape.each.gpu_count)
 
@@ -169,7 +169,7 @@ class Search:
                 options[name] = option
 
     def _option(self, name: str, chosen: Sequence[Candidate]) -> _Option | None:
-        extra = self._clear(name, chosen, self.by_node.get(name, ()))
+        extra = self._clear(name, chosen, self.by_node[name])
         if extra is None:
             return None
         need = lacking(self._needed(name), self._with(name, chosen)) if extra else 0
@@ -189,10 +189,8 @@ class Search:
         if fits(need, free):
             return ()
         taken = {one.job.job_id for one in chosen}
-        rest = [one for one in here if one.job.job_id not in taken]
+        rest = [one for one in here if one.job.job_id not in taken] if taken else here
         missing = lacking(need, free)
-        if sum(one.job.by_node[name].gpu_count for one in rest) < missing:
-            return None
         group = _fewest(name, rest, missing)
         if group is not None and fits(need, self._with(name, (*chosen, *group))):
             return group
@@ -232,7 +230,7 @@ def _fewest(name: str, here: Sequence[Candidate], missing: int) -> tuple[Candida
     `best[g]` is the cheapest way to free g GPUs, anything above `missing` counting as `missing`. Weights add up
     and are compared in order, so the best of each g leads to the best whole.
     """
-    best: list[tuple[_Weight, tuple[Candidate, ...]] | None] = [None] * (missing + 1)
+    best: list[tuple[Weight, tuple[Candidate, ...]] | None] = [None] * (missing + 1)
     best[0] = (_NOTHING, ())
     for candidate in here:
         frees, weight = candidate.job.by_node[name].gpu_count, candidate.weight

@@ -142,9 +142,19 @@ def rebalance(
         return Pass(declined=(Declined(0, Why.STALE, words),))
     told = {_victim(one) for one in recent if one.outcome in OPEN and not one.decision.dry_run} | set(leaving)
     scene = Scene.of(picture, ladder, told, stuck_runs(picture, rules, recent, now))
-    asking = (job for job in picture.jobs if job.pending and waits_for_room(job, now))
-    waiting = nsmallest(rules.depth, asking, key=_Order(ladder))
-    return rebalance_scene(scene, waiting, ranking, lane, rules, recent, now)
+    return rebalance_scene(scene, _first(picture, ladder, lane, rules, now), ranking, lane, rules, recent, now)
+
+
+def _first(picture: Picture, ladder: Ladder, lane: DebugLane | None, rules: Rules, now: datetime) -> list[Job]:
+    """The first waiting jobs in order, the lane's and the others' counted apart: neither hides the other."""
+    debug: list[Job] = []
+    others: list[Job] = []
+    fast = {rung.name for rung in ladder.charged if lane is not None and lane.covers(rung)}
+    for job in picture.jobs:
+        if job.pending and waits_for_room(job, now):
+            (debug if job.qos in fast else others).append(job)
+    order = _Order(ladder)
+    return [*nsmallest(rules.depth, debug, key=order), *nsmallest(rules.depth, others, key=order)]
 
 
 def stuck_runs(picture: Picture, rules: Rules, recent: Iterable[Recorded], now: datetime) -> set[Identity]:
@@ -232,6 +242,7 @@ class _Pass:
         self.room, self.gpus = dict(scene.room), dict(scene.gpus)
         self.gone: set[int] = set()
         self.in_lane: dict[str, bool] = {}
+        self._candidates: dict[tuple[int, Permission], Candidate] = {}
         self._made: dict[int, list[Recorded]] | None = None
         self._starts: dict[str, list[datetime]] | None = None
         self._lane_gpus: dict[str, int] | None = None
@@ -498,12 +509,15 @@ class _Pass:
             if theirs is None or not bare:
                 continue
             own = theirs.path == leaf.path
-            for run in bare.values():
-                permission = self._may_yield(job, leaf, run, theirs, own)
-                if permission is None or run.job_id in tried or run.job_id in self.gone or spared(run, self.rules):
-                    continue
-                found.append((run, theirs, permission))
-        return found
+            verdicts: dict[object, Permission | None] = {}
+            for job_id, run in bare.items():
+                kind = run.contract and run.contract.priority if own else run.qos
+                if kind not in verdicts:
+                    verdicts[kind] = self._may_yield(job, leaf, run, theirs, own)
+                permission = verdicts[kind]
+                if permission is not None and job_id not in tried and job_id not in self.gone:
+                    found.append((run, theirs, permission))
+        return [one for one in found if not spared(one[0], self.rules)]
 
     def _may_yield(self, job: Job, leaf: Ranked, run: Job, theirs: Ranked, own: bool) -> Permission | None:
         """`may_yield`, asked once for all jobs and runs that it cannot tell apart."""
@@ -533,8 +547,13 @@ class _Pass:
         )
 
     def _candidate(self, run: Job, theirs: Ranked, permission: Permission) -> Candidate:
-        lost = work_lost(run, self.now, self.rules.checkpoint_interval).gpu_seconds
-        return Candidate(run, theirs, permission, self.ranking.standings[permission.victim_node].ratio, lost)
+        key = (run.job_id, permission)
+        known = self._candidates.get(key)
+        if known is None:
+            lost = work_lost(run, self.now, self.rules.checkpoint_interval).gpu_seconds
+            over = self.ranking.standings[permission.victim_node].ratio
+            known = self._candidates[key] = Candidate.of(run, theirs, permission, over, lost)
+        return known
 
     def _rate_limit(self, chosen: Sequence[Candidate]) -> str:
         hour = [one for one in self.recent if self.now - one.decision.at <= timedelta(hours=1) and _carried_out(one)]
