@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -57,3 +58,33 @@ class Adjustment:
 
     def counts(self, window: Window, now: datetime) -> bool:
         return window.start <= self.at < window.end and (self.expires is None or now < self.expires)
+
+
+@dataclass(frozen=True, slots=True)
+class ManagerChange:
+    """A login role was made a manager of what is below a node (`granted`), or is one no more."""
+
+    id: int
+    path: str
+    role: str
+    granted: bool
+    author: str
+    reason: str
+    at: datetime
+
+
+def managers_now(changes: Iterable[ManagerChange]) -> dict[tuple[str, str], ManagerChange]:
+    """What holds after all of them, by path and role: the newest of each pair counts."""
+    newest = {(change.path, change.role): change for change in sorted(changes, key=lambda change: change.id)}
+    return {pair: newest[pair] for pair in sorted(newest) if newest[pair].granted}
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What one user held in one account over a window: GPU-seconds, and the same weighted as they are charged."""
+
+    account: str
+    user: str
+    charged: bool
+    gpu_seconds: int
+    milli_gpu_seconds: int

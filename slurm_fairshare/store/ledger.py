@@ -290,12 +290,6 @@ class LedgerStore:
             for row in found
         )
 
-    def demand(self, window: Window) -> Mapping[str, tuple[Step, ...]]:
-        """GPUs that contract jobs hold or wait for, by account key and of all (`""`): step functions, from where
-        they are known."""
-        with self.database.transaction() as connection:
-            return demands.steps(connection, self.cluster, window)
-
     # --- usage ------------------------------------------------------------------------------------
 
     def usage(self, window: Window, weight: Weight, now: datetime) -> Mapping[str, float]:

@@ -20,10 +20,10 @@ from slurm_fairshare.core.records import Batch, TickReport
 from slurm_fairshare.core.resources import ChargeRule, Resources
 from slurm_fairshare.core.runs import Run
 from slurm_fairshare.core.tree import Changeset, account_key
-from slurm_fairshare.core.window import Step, Weight, Window, milli_gpu_seconds
+from slurm_fairshare.core.window import Step, Weight, Window, milli_gpu_seconds, overlap_seconds
 from slurm_fairshare.errors import NotLeading, StoreError
 from slurm_fairshare.store.budgets import Sets
-from slurm_fairshare.store.facts import Adjustment, Failure, ManagerChange, Rejected, TickFacts
+from slurm_fairshare.store.facts import Adjustment, Failure, Holding, ManagerChange, Rejected, TickFacts
 from slurm_fairshare.store.journal import KEEP_HOURLY, KEEP_TICKS, pushed_labels
 from slurm_fairshare.store.weighing import USER_MARK, Charges, adjust, by_user, capacity_steps, parts, weigh
 
@@ -57,6 +57,7 @@ class MemoryStore:
         self._sightings: dict[tuple[int, datetime], _Sighting] = {}
         self._capacity: dict[str, dict[datetime, Capacity]] = {}
         self._demand: dict[str, dict[datetime, float]] = {}
+        self._busy: dict[str, float] = {}
         self._adjustments: list[Adjustment] = []
         self._facts: dict[str, tuple[datetime, Any]] = {}
         self._changesets: list[Changeset] = []
@@ -268,6 +269,25 @@ class MemoryStore:
         ends = [seen.last_seen for (job_id, start), seen in self._sightings.items() if _of(run, job_id, start)]
         return replace(run, end=max([*ends, *([run.start] if run.start else [])]))
 
+    def holdings(self, window: Window, now: datetime) -> tuple[Holding, ...]:
+        sums: dict[tuple[str, str, bool], list[int]] = {}
+        for run in self._counted():
+            seconds = overlap_seconds(run, window, now)
+            if seconds and run.held.gpu_count:
+                one = sums.setdefault((account_key(run.account), run.user, run.charged), [0, 0])
+                one[0] += run.held.gpu_count * seconds
+                one[1] += run.milli_gpus * seconds
+        return tuple(Holding(*key, *sums[key]) for key in sorted(sums))
+
+    def ticks(self, window: Window) -> tuple[datetime, ...]:
+        return tuple(at for at in sorted(self._ticks) if window.start <= at < window.end)
+
+    def record_busy(self, busy: Mapping[str, float]) -> None:
+        self._busy.update(busy)
+
+    def busy(self, window: Window) -> Mapping[str, float]:
+        return {run.key: self._busy[run.key] for run in self.runs(window) if run.key in self._busy}
+
     # --- adjustments and facts --------------------------------------------------------------------
 
     def add_adjustment(
@@ -334,7 +354,8 @@ class MemoryStore:
         """There are no roles here."""
         return None
 
-    def cannot_manage(self, roles: Sequence[str]) -> tuple[str, ...]:
+    def cannot_manage(self, roles: Sequence[str]) -> tuple[str, ...]:  # noqa: ARG002 - the port's name
+        """Nobody logs in here, so nobody is refused."""
         return ()
 
     # --- the journal ------------------------------------------------------------------------------

@@ -10,11 +10,12 @@ from slurm_fairshare.core.contract import Ladder
 from slurm_fairshare.core.resources import ChargeRule
 from slurm_fairshare.store.budgets import BudgetStore
 from slurm_fairshare.store.connection import APPLICATION, STATEMENT_TIMEOUT, Database
+from slurm_fairshare.store.history import HistoryStore
 from slurm_fairshare.store.journal import JournalStore
 from slurm_fairshare.store.ledger import LedgerStore
 
 
-class PostgresStore(LedgerStore, BudgetStore, JournalStore):
+class PostgresStore(LedgerStore, BudgetStore, JournalStore, HistoryStore):
     """Implements the Store port. Safe to share between threads. Nothing is opened before it is used.
 
     `rule` and `ladder` are the site's: they value the capacity, and what the queue shows before accounting does.
@@ -34,6 +35,7 @@ class PostgresStore(LedgerStore, BudgetStore, JournalStore):
         LedgerStore.__init__(self, database, cluster, rule or ChargeRule(), ladder or Ladder.default())
         BudgetStore.__init__(self, database, cluster)
         JournalStore.__init__(self, database, cluster)
+        HistoryStore.__init__(self, database, cluster)
 
     def close(self) -> None:
         """Close the connections; the store can still be used and opens new ones."""
