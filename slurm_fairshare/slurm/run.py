@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import subprocess
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ _UNREACHABLE = re.compile(
     re.IGNORECASE,
 )
 _TOO_WIDE = re.compile(r"too wide of a date range|query result exceeds size limit", re.IGNORECASE)
-_DENIED = re.compile(r"permission denied|doesn't have privilege|access denied", re.IGNORECASE)
+_DENIED = re.compile(r"permission denied|doesn't have privilege|access denied|invalid user id", re.IGNORECASE)
 _NO_TOOL = re.compile(r"no such file or directory|executable file not found|command not found", re.IGNORECASE)
 
 
@@ -52,6 +53,9 @@ class Answer:
 class _NoAnswer(SlurmUnreachable):
     """The tool is missing or used up its whole time: asking again at once would only double the wait."""
 
+
+PATIENCE = 5.0
+"""Seconds after which a question that got no answer is not asked again."""
 
 Executor = Callable[..., Answer]
 """Runs these words within so many seconds: `execute(words, seconds)`, or `execute(words, seconds, text)` where the tool
@@ -80,10 +84,15 @@ class Runner:
         self._execute = execute or _execute
 
     def read(self, tool: str, *words: str) -> Answer:
-        """Ask a question. Asked again, few times, when nobody answered: a question changes nothing."""
+        """Ask a question. Asked again, few times, when nobody answered: a question changes nothing.
+
+        Not where the tool itself has tried for long already (sacct does, for a slurmdbd that is down).
+        """
+        begun = time.monotonic()
 
         def again(error: Exception) -> bool:
-            return isinstance(error, SlurmUnreachable) and not isinstance(error, _NoAnswer)
+            soon = time.monotonic() - begun < PATIENCE
+            return soon and isinstance(error, SlurmUnreachable) and not isinstance(error, _NoAnswer)
 
         for attempt in stamina.retry_context(
             on=again, attempts=self._attempts, timeout=self._timeout, wait_initial=0.2, wait_max=2.0

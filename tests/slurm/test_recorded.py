@@ -31,6 +31,10 @@ class Recorded:
         return (self.folder / f"{name}.txt").read_text()
 
     @property
+    def release(self) -> tuple[int, int]:
+        return release_of(self.text("version"))
+
+    @property
     def numbers(self) -> dict[str, int]:
         lines = (line.partition("=") for line in self.text("jobs").split())
         return {name: int(number) for name, _, number in lines}
@@ -40,17 +44,20 @@ class Recorded:
         return job
 
     def jobs(self) -> tuple[Job, ...]:
-        table = Table(Table.fresh(release_of(self.text("version"))).columns, BETWEEN, BEHIND)
+        table = Table(Table.fresh(self.release).columns, BETWEEN, BEHIND)
         excluded = {int(row[0]): row[1] for row in map(str.split, self.text("excluded").split("\n")) if len(row) == 2}
         jobs, rejected = parse_jobs(self.text("squeue"), table, LADDER, excluded)
         assert rejected == ()
         return jobs
 
     def runs(self, name: str, file: str = "sacct") -> list[Run]:
+        return [run for run in self.all_runs(file) if run.label.partition("_")[0] == str(self.numbers[name])]
+
+    def all_runs(self, file: str = "sacct") -> tuple[Run, ...]:
         reader = RowReader(LADDER, ChargeRule(), datetime.now(UTC))
         runs, rejected = parse_rows(self.text(file), reader)
         assert rejected == ()
-        return [run for run in runs if run.label.partition("_")[0].partition("+")[0] == str(self.numbers[name])]
+        return runs
 
 
 @pytest.fixture(params=RELEASES)
@@ -59,7 +66,7 @@ def recorded(request: pytest.FixtureRequest) -> Recorded:
 
 
 def test_each_release_is_the_one_it_is_called(recorded: Recorded) -> None:
-    assert release_of(recorded.text("version")) == RELEASES[recorded.folder.name]
+    assert recorded.release == RELEASES[recorded.folder.name]
 
 
 def test_a_hostile_name_is_only_a_name(recorded: Recorded) -> None:
@@ -103,7 +110,8 @@ def test_a_heterogeneous_job_is_two_jobs_with_one_leader(recorded: Recorded) -> 
     leader = recorded.numbers["het"]
     jobs = [job for job in recorded.jobs() if job.het_leader == leader]
     assert sorted(job.label for job in jobs) == [f"{leader}+0", f"{leader}+1"]
-    assert [(run.start, run.milli_gpus) for run in recorded.runs("het")] == [(None, 0)] * 2
+    runs = [run for run in recorded.all_runs() if run.job_id in {job.job_id for job in jobs}]
+    assert [(run.start, run.milli_gpus) for run in runs] == [(None, 0)] * 2  # 26.05 does not label them 7+0, 7+1 yet
 
 
 def test_tasks_of_an_array_are_jobs_of_their_own(recorded: Recorded) -> None:
@@ -111,7 +119,9 @@ def test_tasks_of_an_array_are_jobs_of_their_own(recorded: Recorded) -> None:
     jobs = [job for job in recorded.jobs() if job.label.startswith(f"{array}_")]
     assert sum(job.array_size for job in jobs) == 4
     assert sum(job.state == "RUNNING" for job in jobs) == 2
-    assert next(job for job in jobs if job.label == f"{array}_1").restarts == 1
+    requeued = [job for job in jobs if job.label == f"{array}_1"]
+    # 26.05 puts a requeued task back among the waiting ones: its own number is gone.
+    assert [job.restarts for job in requeued] == ([] if recorded.release >= (26, 5) else [1])
 
 
 def test_a_requeued_task_keeps_its_first_attempt(recorded: Recorded) -> None:
@@ -122,7 +132,7 @@ def test_a_requeued_task_keeps_its_first_attempt(recorded: Recorded) -> None:
 
 
 def test_keys_are_slurms_own_numbers_and_none_twice(recorded: Recorded) -> None:
-    runs = [run for name in recorded.numbers for run in recorded.runs(name)]
+    runs = recorded.all_runs()
     assert all(run.key.isdigit() for run in runs)
     assert len({run.key for run in runs}) == len(runs)
 

@@ -94,6 +94,7 @@ def test_a_change_is_never_tried_twice() -> None:
         " Error with request: Access/permission denied",
         "sacctmgr: error: Your user doesn't have privilege to perform this action",
         "Access/permission denied for job 7",
+        "Invalid user id for job 7",
     ],
 )
 def test_a_refusal_for_lack_of_rights_names_the_admin_level_it_takes(words: str) -> None:
@@ -152,3 +153,11 @@ def test_nothing_can_be_typed_into_a_tool_and_the_users_own_formats_do_not_reach
 def test_bytes_that_are_no_text_do_not_stop_a_read() -> None:
     script = "import sys; sys.stdout.buffer.write(b'a\\xffb')"
     assert Runner((sys.executable, "-c", script)).read("squeue").stdout == "a\\xffb"
+
+
+def test_a_tool_that_has_tried_for_long_itself_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("slurm_fairshare.slurm.run.PATIENCE", 0.0)
+    tools = Tools(sacct=said(UNREACHABLE["slurmdbd is down"]))
+    with pytest.raises(SlurmUnreachable):
+        tools.runner(attempts=3).read("sacct")
+    assert len(tools.commands) == 1
