@@ -336,7 +336,7 @@ _SKIPPED = ("nodename", "nodeset", "partitionname", "downnodes", "frontendname",
 
 def parse_file(text: str) -> Iterator[tuple[str, str]]:
     """The parameters of one file in their order, names in lower case; ("include", place) where another comes in."""
-    for line in re.sub(r"\\\n", " ", text).split("\n"):
+    for line in re.sub(r"\\\n", "", text).split("\n"):
         line = re.sub(r"(?<!\\)#.*", "", line).strip()
         included = re.match(r"include\s+(\S+)", line, re.IGNORECASE)
         if included:
