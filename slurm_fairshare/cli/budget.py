@@ -11,6 +11,7 @@ from slurm_fairshare.cli.app import App, pass_app
 from slurm_fairshare.cli.options import HELP, config_option, dry_run_option, output_options, point_in_time
 from slurm_fairshare.cli.output import emit, say, width
 from slurm_fairshare.cli.ports import Store
+from slurm_fairshare.core.edits import replace_all
 from slurm_fairshare.core.tree import Changeset, tree_at
 from slurm_fairshare.core.window import Window
 from slurm_fairshare.errors import BudgetError
@@ -74,7 +75,7 @@ def load(app: App, file: Path, reason: str, dry_run: bool) -> None:
     wanted = budget_file.read(_text(file), str(file))
     with app.store() as store:
         changesets = store.changesets()
-        sets = budget_file.edit(changesets, wanted, app.now)
+        sets = replace_all(changesets, wanted, app.now)
         if not sets:
             say(["Nothing to change: the tree in force is this one already."])
             return

@@ -16,6 +16,8 @@ from functools import cached_property, lru_cache
 from slurm_fairshare.errors import BudgetError
 
 SEPARATOR = "/"
+DEEPEST = 32
+"""So many levels a tree may have."""
 ROOT = ""
 """The path of the root: the parent of the organisations."""
 
@@ -47,6 +49,7 @@ class Changeset:
     """One dated edit. `sets` maps a parent's path to all the children it has from `effective` on.
 
     A parent mapped to no children has none any more: what stood below it is retired, its past stays.
+    With `cancels` it takes back another one that was not effective yet; it holds no sets then.
     """
 
     id: int
@@ -55,6 +58,7 @@ class Changeset:
     created: datetime
     effective: datetime
     sets: Mapping[str, tuple[Share, ...]]
+    cancels: int | None = None
 
 
 @dataclass(frozen=True)
@@ -175,6 +179,9 @@ def _problems(sets: Mapping[str, Sequence[Share]]) -> Iterator[str]:
             yield f"a child of {parent_of(path) or 'the root'} has no name"
         elif SEPARATOR in share.name or share.name != share.name.strip() or not share.name.isprintable():
             yield f"{where}: a name has no {SEPARATOR!r}, no blanks at its ends and nothing unprintable"
+        if path.count(SEPARATOR) >= DEEPEST:
+            yield f"{where}: stands deeper than {DEEPEST} levels; flatten the tree"
+            continue
         if not 0 <= share.weight < float("inf"):
             yield f"{where}: share {share.weight} is not a number of zero or more"
         if share.account is None and not sets.get(path):
@@ -209,22 +216,39 @@ def _reachable(sets: Mapping[str, Sequence[Share]]) -> Iterator[tuple[str, Share
         for share in sets.get(parent, ()):
             path = join(parent, share.name)
             yield path, share
-            if share.account is None and share.name:
+            if share.account is None and share.name and path.count(SEPARATOR) < DEEPEST:
                 waiting.append(path)
 
 
-def tree_at(changesets: Iterable[Changeset], at: datetime) -> Tree:
-    """The tree in force at a moment: for each parent the newest sibling set that is effective by then.
+def not_cancelled(changesets: Iterable[Changeset]) -> tuple[Changeset, ...]:
+    """The edits that count, in the order in which they do: those that were not cancelled, by their moment.
 
     Of two that take effect at once the one recorded later counts.
     """
+    found = tuple(changesets)
+    cancelled = {change.cancels for change in found}
+    kept = (change for change in found if change.cancels is None and change.id not in cancelled)
+    return tuple(sorted(kept, key=lambda change: (change.effective, change.id)))
+
+
+def sets_at(changesets: Iterable[Changeset], at: datetime) -> dict[str, tuple[Share, ...]]:
+    """For each parent the newest sibling set that is effective by then, also below nodes that are retired."""
     current: dict[str, tuple[Share, ...]] = {}
-    since: datetime | None = None
-    for changeset in sorted(changesets, key=lambda change: (change.effective, change.id)):
-        if changeset.effective <= at:
-            current.update(changeset.sets)
-            since = changeset.effective
-    return build(current, since)
+    for change in not_cancelled(changesets):
+        if change.effective <= at:
+            current.update(change.sets)
+    return current
+
+
+def tree_at(changesets: Iterable[Changeset], at: datetime) -> Tree:
+    """The tree in force at a moment.
+
+    It is not judged here: an edit is judged before it is recorded (`build` on its sets), and what was recorded
+    never stops a tick.
+    """
+    found = tuple(changesets)
+    since = [change.effective for change in not_cancelled(found) if change.effective <= at]
+    return Tree(_children(sets_at(found, at), ROOT, 1.0), since[-1] if since else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +262,6 @@ class Epoch:
 
 def epochs(changesets: Sequence[Changeset], start: datetime, end: datetime) -> tuple[Epoch, ...]:
     """Cut `[start, end)` where the tree changed. Adjacent epochs touch; their union is the whole."""
-    inside = {change.effective for change in changesets if start < change.effective < end}
+    inside = {change.effective for change in not_cancelled(changesets) if start < change.effective < end}
     edges = [start, *sorted(inside), end]
     return tuple(Epoch(left, right, tree_at(changesets, left)) for left, right in itertools.pairwise(edges))

@@ -13,17 +13,14 @@ walked as YAML's own nodes, so every message has its line.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
+from collections.abc import Iterator
 from typing import Any
 
 import yaml
 
-from slurm_fairshare.core.tree import ROOT, Changeset, Share, Tree, build, join
+from slurm_fairshare.core.edits import Sets
+from slurm_fairshare.core.tree import ROOT, Share, Tree, build, join
 from slurm_fairshare.errors import BudgetError
-
-Sets = dict[str, tuple[Share, ...]]
-"""Sibling sets by their parent's path."""
 
 _NUMBERS = frozenset({"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"})
 _NULL = "tag:yaml.org,2002:null"
@@ -162,25 +159,3 @@ def _mapping(tree: Tree, path: str) -> dict[str, Any]:
             entry["children"] = _mapping(tree, child.path)
         found[child.name] = entry
     return found
-
-
-# --- what an edit changes -------------------------------------------------------------------------
-
-
-def edit(changesets: Iterable[Changeset], wanted: Mapping[str, tuple[Share, ...]], at: datetime) -> Sets:
-    """The sibling sets that a changeset effective from `at` must hold so that the tree is `wanted`.
-
-    Empty if the tree is that already. A parent that is to have no children any more is mapped to none, so that
-    what once stood below it does not come back with its name.
-    """
-    current: dict[str, tuple[Share, ...]] = {}
-    for changeset in sorted(changesets, key=lambda change: (change.effective, change.id)):
-        if changeset.effective <= at:
-            current.update(changeset.sets)
-    ended: Sets = {path: () for path, shares in current.items() if shares and path not in wanted}
-    changed = {path: shares for path, shares in wanted.items() if _sorted(shares) != _sorted(current.get(path, ()))}
-    return {**changed, **ended}
-
-
-def _sorted(shares: Iterable[Share]) -> list[Share]:
-    return sorted(shares, key=lambda share: share.name)

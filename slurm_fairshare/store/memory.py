@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from slurm_fairshare.core.capacity import PastStep
 from slurm_fairshare.core.cluster import Capacity, Job, Picture
 from slurm_fairshare.core.contract import Ladder
 from slurm_fairshare.core.decisions import OPEN, Decision, Outcome, Recorded
@@ -119,10 +120,7 @@ class MemoryStore:
         known = {kind for kind, steps in self._capacity.items() if min(steps) <= picture.at}
         gone = [Capacity(kind, 0, 0, 0, 0) for kind in sorted(known - kinds)]
         for one in (*capacity, *gone):
-            steps = self._capacity.setdefault(one.kind, {})
-            before = max((at for at in steps if at <= picture.at), default=None)
-            if before is None or steps[before] != one:
-                steps[picture.at] = one
+            self._capacity_step(one, picture.at)
         if self._picture is None or self._picture.at <= picture.at:
             self._record_demand(picture)
             self._replace(picture)
@@ -134,6 +132,12 @@ class MemoryStore:
             before = max((at for at in steps if at <= picture.at), default=None)
             if before is None or steps[before] != seen.get(account, 0.0):
                 steps[picture.at] = seen.get(account, 0.0)
+
+    def _capacity_step(self, one: Capacity, at: datetime) -> None:
+        steps = self._capacity.setdefault(one.kind, {})
+        before = max((known for known in steps if known <= at), default=None)
+        if before is None or steps[before] != one:
+            steps[at] = one
 
     def _replace(self, picture: Picture) -> None:
         alive = {(job.job_id, job.start) for job in picture.jobs if job.holding}
@@ -189,6 +193,14 @@ class MemoryStore:
         return replace(self._picture, jobs=tuple(jobs), nodes=tuple(nodes))
 
     # --- capacity ---------------------------------------------------------------------------------
+
+    def first_capacity(self) -> datetime | None:
+        return min((at for steps in self._capacity.values() for at in steps), default=None)
+
+    def record_past(self, steps: Sequence[PastStep]) -> None:
+        for at, capacity in steps:
+            for one in capacity:
+                self._capacity_step(one, at)
 
     def capacity(self, window: Window) -> tuple[Step, ...]:
         found = self.capacity_history(window)
@@ -287,6 +299,16 @@ class MemoryStore:
 
     def busy(self, window: Window) -> Mapping[str, float]:
         return {run.key: self._busy[run.key] for run in self.runs(window) if run.key in self._busy}
+
+    def raw_charges_by_hour(self, window: Window, now: datetime) -> tuple[tuple[Window, Charges], ...]:
+        return self.charges_by_hour(window, now)
+
+    def rebuild_rollups(self) -> int:
+        """There are none here: everything is summed anew each time."""
+        return 0
+
+    def differing_rollups(self) -> int:
+        return 0
 
     # --- adjustments and facts --------------------------------------------------------------------
 

@@ -30,11 +30,17 @@ def home() -> Path:
 
 
 def upgrade(dsn: str) -> str:
-    """Bring the database to this code's version and return it. Safe to repeat, and for two at once."""
+    """Bring the database to this code's version and return it. Safe to repeat, and for two at once.
+
+    Where the site's roles are set up (store/roles.py), they get their rights on what is new.
+    """
+    from slurm_fairshare.store.roles import refresh
+
     database = Database(dsn, statement_timeout=None)
     try:
         with _ALEMBIC, database.unchecked() as connection:
             command.upgrade(_config(connection), "head")
+            refresh(connection)
     finally:
         database.close()
     return head()

@@ -98,6 +98,16 @@ run = _table(
     ),
     Index("run_open", "cluster", "job_id", postgresql_where=text("end_at is null")),
     Index("run_job", "cluster", "job_id", "start_at"),
+    Index("run_started", "cluster", "start_at", postgresql_where=text("charged")),
+)
+
+usage_hour = _table(
+    "usage_hour",
+    "hour account_key",
+    _must("hour", _moment()),
+    _must("account_key", Text),
+    _must("milli", BigInteger),
+    _must("held", BigInteger),
 )
 
 rejected_row = _table(
@@ -130,7 +140,7 @@ capacity = _table(
     _must("installed", Integer),
     _must("down", Integer),
     _must("drained", Integer),
-    _must("allocated", Integer),
+    _may("allocated", Integer),
 )
 
 adjustment = _table(

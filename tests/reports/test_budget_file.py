@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slurm_fairshare.core.edits import Sets, replace_all
 from slurm_fairshare.core.tree import Changeset, Share, build, tree_at
 from slurm_fairshare.errors import BudgetError
-from slurm_fairshare.reports.budget_file import Sets, edit, read, write
+from slurm_fairshare.reports.budget_file import read, write
 from tests.reports.sample import CHANGESET, NOW, SETS, TREE
 
 SMALL = """
@@ -108,19 +109,19 @@ def test_a_fault_is_named_with_its_line_and_remedy(text: str, words: str) -> Non
 
 
 def test_loading_the_tree_in_force_changes_nothing() -> None:
-    assert edit([CHANGESET], read(write(TREE), "f"), NOW) == {}
+    assert replace_all([CHANGESET], read(write(TREE), "f"), NOW) == {}
 
 
 def test_only_the_sibling_sets_that_differ_are_changed() -> None:
     wanted = {**SETS, "lab/language": (Share("nlp", 1.0, "nlp"), Share("speech", 1.0, "Speech@Lab"))}
-    assert set(edit([CHANGESET], wanted, NOW)) == {"lab/language"}
+    assert set(replace_all([CHANGESET], wanted, NOW)) == {"lab/language"}
 
 
 def test_what_stood_below_a_retired_node_does_not_come_back_with_its_name() -> None:
     without = {"": SETS[""], "lab": (Share("vision", 1.0, "vision"),)}
-    first = Changeset(2, "head", "", NOW, NOW, edit([CHANGESET], without, NOW))
+    first = Changeset(2, "head", "", NOW, NOW, replace_all([CHANGESET], without, NOW))
     again = {"": SETS[""], "lab": (Share("vision", 1.0, "vision"), Share("language", 1.0, "language"))}
     later = NOW + timedelta(hours=1)
-    second = Changeset(3, "head", "", later, later, edit([CHANGESET, first], again, later))
+    second = Changeset(3, "head", "", later, later, replace_all([CHANGESET, first], again, later))
     tree = tree_at([CHANGESET, first, second], later)
     assert [leaf.path for leaf in tree.leaves] == ["lab/language", "lab/vision"]
