@@ -17,7 +17,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from slurm_fairshare.core.classes import Classes
 from slurm_fairshare.core.contract import DebugLane, Ladder, read_duration
+from slurm_fairshare.core.large import Large
 from slurm_fairshare.core.rebalance import Rules
 from slurm_fairshare.core.resources import ChargeRule
 from slurm_fairshare.core.window import Weight
@@ -108,6 +110,15 @@ class DebugSection(_Section):
     max_gpus_per_team: int = Field(40, ge=1, description="GPUs an account's debug jobs may hold at once.")
 
 
+class ClassesSection(_Section):
+    """Kinds of jobs in reports: debug, small, medium, large; unallocated work is its own kind."""
+
+    debug: Length = Field(timedelta(minutes=15), description="Longest minimum runtime of a debug job.")
+    debug_gpus: int = Field(8, ge=1, description="GPUs of a debug job at the most.")
+    small: int = Field(8, ge=1, description="GPUs of a small job at the most.")
+    medium: int = Field(64, ge=1, description="GPUs of a medium job at the most; more is large.")
+
+
 class RebalanceSection(_Section):
     """Who yields after the minimum runtime."""
 
@@ -127,6 +138,24 @@ class RebalanceSection(_Section):
         timedelta(minutes=30), description="How often a resumable run is taken to save, where nothing is known."
     )
     notice: Length = Field(timedelta(seconds=30), description="Time between a run's notice signal and its requeue.")
+    end_sessions: bool = Field(
+        True, description="Whether interactive jobs are ended past their minimum; off leaves them to their time limit."
+    )
+    warn_sessions: Length = Field(
+        timedelta(minutes=5), description="How long before the end of its minimum runtime a session is warned."
+    )
+    kept_partitions: tuple[str, ...] = Field((), description="Partitions whose jobs the rebalancer never stops.")
+    empty_drained: bool = Field(
+        False, description="Whether nodes drained by an admin or a health check are emptied like those by `drain`."
+    )
+
+
+class LargeSection(_Section):
+    """Large jobs that have waited long move to the first rank."""
+
+    gpus: int = Field(64, ge=0, description="GPUs from which on a job is large; 0 turns this off.")
+    wait: Length = Field(timedelta(hours=12), description="Time a large job waits before it moves to the first rank.")
+    max_ratio: float = Field(1.2, gt=0, description="Only while its account has used less than this of its due.")
 
 
 class SlurmSection(_Section):
@@ -135,12 +164,16 @@ class SlurmSection(_Section):
     command_prefix: tuple[str, ...] = Field(
         (), description='Words put before every Slurm command: ["ssh", "login1"] or ["docker", "exec", "slurmctld"].'
     )
+    notify_prefix: tuple[str, ...] = Field(
+        (),
+        description='The same for `scontrol notify`, which only SlurmUser and root may use: ["sudo", "-u", "slurm"].',
+    )
     timeout: Length = Field(timedelta(seconds=60), description="Time a Slurm command may take.")
     trusted_users: tuple[str, ...] = Field(
         ("fairshare",), description="Users whose changes of jobs the plugin lets pass: the daemon's own."
     )
 
-    @field_validator("command_prefix", mode="before")
+    @field_validator("command_prefix", "notify_prefix", mode="before")
     @classmethod
     def _words(cls, value: object) -> object:
         return tuple(shlex.split(value)) if isinstance(value, str) else value
@@ -175,7 +208,9 @@ class Config(BaseSettings):
     fairshare: FairshareSection = Field(default_factory=lambda: FairshareSection())
     contract: ContractSection = Field(default_factory=lambda: ContractSection())
     debug_lane: DebugSection = Field(default_factory=lambda: DebugSection())
+    classes: ClassesSection = Field(default_factory=lambda: ClassesSection())
     rebalance: RebalanceSection = Field(default_factory=lambda: RebalanceSection())
+    large: LargeSection = Field(default_factory=lambda: LargeSection())
     slurm: SlurmSection = Field(default_factory=lambda: SlurmSection())
     daemon: DaemonSection = Field(default_factory=lambda: DaemonSection())
 
@@ -210,6 +245,16 @@ class Config(BaseSettings):
         if not section.enabled:
             return None
         return DebugLane(max_gpus=section.max_gpus, max_gpus_per_team=section.max_gpus_per_team)
+
+    @property
+    def job_classes(self) -> Classes:
+        section = self.classes
+        return Classes(int(section.debug.total_seconds()), section.debug_gpus, section.small, section.medium)
+
+    @property
+    def large_jobs(self) -> Large | None:
+        section = self.large
+        return Large(section.gpus, section.wait, section.max_ratio) if section.gpus else None
 
     @property
     def weight(self) -> Weight:

@@ -7,7 +7,20 @@ from typing import Any
 import rich_click as click
 
 from slurm_fairshare import __version__
-from slurm_fairshare.cli import budget, database, decisions, doctor, plugin, push, queue, settings, shares, steps, why
+from slurm_fairshare.cli import (
+    budget,
+    database,
+    decisions,
+    delivery,
+    doctor,
+    plugin,
+    push,
+    queue,
+    settings,
+    shares,
+    steps,
+    why,
+)
 from slurm_fairshare.cli.app import App
 from slurm_fairshare.cli.options import HELP, config_option
 from slurm_fairshare.cli.output import warn
@@ -33,7 +46,8 @@ class Commands(click.RichGroup):
 def main(context: click.Context) -> None:
     """Budgets, fair-share and a minimum-runtime contract for a GPU cluster run by Slurm.
 
-    Look: shares, queue, why, decisions, budget show. Act: budget load, tick, rebalance, apply, daemon.
+    Look: shares, queue, why, decisions, budget show. Look back: delivery, pyramid,
+    waits, habits. Act: budget load, tick, rebalance, apply, daemon.
     """
     context.ensure_object(App)
 
@@ -49,6 +63,10 @@ for command in (
     queue.queue,
     why.why,
     decisions.decisions,
+    delivery.delivery,
+    delivery.pyramid,
+    delivery.waits,
+    delivery.habits,
     budget.budget,
     steps.tick,
     steps.rebalance,

@@ -11,11 +11,12 @@ from slurm_fairshare.core.decisions import Recorded
 from slurm_fairshare.core.tree import Changeset, Share
 from slurm_fairshare.core.window import Weight, Window
 from slurm_fairshare.daemon.ports import Store as DaemonStore
+from slurm_fairshare.reports.measured import History
 from slurm_fairshare.store.facts import TickFacts
 from slurm_fairshare.store.memo import Facts
 
 
-class Store(DaemonStore, Facts, Protocol):
+class Store(DaemonStore, Facts, History, Protocol):
     """The store as the commands see it. Reports need no Slurm call: all they show has been recorded."""
 
     def last_tick(self) -> TickFacts | None: ...

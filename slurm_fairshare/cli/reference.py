@@ -15,13 +15,29 @@ import click
 
 from slurm_fairshare.cli.main import main as program
 from slurm_fairshare.config import PLACES, Config
-from slurm_fairshare.reports import budgets, changes, decisions, doctor, queue, settings, shares
+from slurm_fairshare.reports import (
+    budgets,
+    changes,
+    decisions,
+    delivery,
+    doctor,
+    habits,
+    pyramid,
+    queue,
+    settings,
+    shares,
+    waits,
+)
 from slurm_fairshare.reports.table import Column, json_key
 
 FIELDS: dict[str, Sequence[Column[Any]]] = {
     "shares": shares.COLUMNS,
     "queue": queue.COLUMNS,
     "decisions": decisions.COLUMNS,
+    "delivery": delivery.COLUMNS,
+    "pyramid": pyramid.COLUMNS,
+    "waits": waits.COLUMNS,
+    "habits": habits.COLUMNS,
     "budget show": budgets.COLUMNS,
     "plan": changes.COLUMNS,
     "doctor": doctor.COLUMNS,
