@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
+from slurm_fairshare.core.capacity import Past, PastStep
 from slurm_fairshare.core.cluster import Capacity, Job, Picture
 from slurm_fairshare.core.decisions import Decision, Outcome, Recorded
 from slurm_fairshare.core.fairshare import Ranking
@@ -56,7 +57,24 @@ class Hands(Protocol):
     def end(self, job_id: int) -> None: ...
 
 
-class Slurm(Accounting, Cluster, Settings, Hands, Protocol):
+class Errands(Protocol):
+    """What is done and asked now and then."""
+
+    def checkpoints(self) -> Mapping[int, datetime]:
+        """When running jobs say they saved last, by job id; those that say nothing are not in it."""
+
+    def tell(self, job_id: int, words: str) -> None:
+        """Print a line where the job's owner sees it."""
+
+    def lift(self, job_id: int, site_factor: int) -> None:
+        """Set what is added to the job's priority, in place of what the plugin set."""
+
+    def drain(self, nodes: Sequence[str], reason: str) -> None: ...
+
+    def undrain(self, nodes: Sequence[str]) -> None: ...
+
+
+class Slurm(Accounting, Cluster, Settings, Hands, Errands, Protocol):
     """All of Slurm behind one object, as the command line backend provides it."""
 
 
@@ -105,5 +123,13 @@ class Journal(Protocol):
     def decisions(self, since: datetime) -> tuple[Recorded, ...]: ...
 
 
-class Store(Ledger, Journal, Protocol):
+class Notes(Protocol):
+    """Small things to be remembered by name, such as what was set last."""
+
+    def remember(self, name: str, value: Any, at: datetime) -> None: ...
+
+    def recall(self, name: str) -> tuple[datetime, Any] | None: ...
+
+
+class Store(Ledger, Journal, Notes, Protocol):
     """All of Postgres behind one object."""

@@ -18,6 +18,8 @@ from slurm_fairshare.errors import SlurmRefused, SlurmUnreadable
 from slurm_fairshare.slurm import changes as changing
 from slurm_fairshare.slurm import hands
 from slurm_fairshare.slurm.accounting import RowReader, Sacct
+from slurm_fairshare.slurm.errands import Errands
+from slurm_fairshare.slurm.events import read_past
 from slurm_fairshare.slurm.nodes import parse_nodes
 from slurm_fairshare.slurm.queue import EXCLUDED, Table, detail_by_node, doubtful, parse_jobs, release_of
 from slurm_fairshare.slurm.run import Runner
@@ -33,7 +35,7 @@ def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-class CommandLine:
+class CommandLine(Errands):
     """The Slurm port over sacct, squeue, scontrol, sacctmgr and scancel.
 
     A tick in which nothing changed costs one process each of sacct (one a day of its window), squeue, `scontrol
@@ -48,11 +50,13 @@ class CommandLine:
         rule: ChargeRule | None = None,
         *,
         runner: Runner | None = None,
+        teller: Runner | None = None,
         memo: Memo | None = None,
         clock: Callable[[], datetime] = _utc_now,
     ) -> None:
         self.cluster = cluster
         self.runner = runner or Runner()
+        self.teller = teller or self.runner
         self.rejected: tuple[RejectedRow, ...] = ()
         self._ladder = ladder
         self._rule = rule or ChargeRule()

@@ -12,6 +12,8 @@ from slurm_fairshare.slurm.run import Runner
 NOTE_LENGTH = 1024
 """Longest AdminComment kept. Slurm has limits on what it stores with a job; a note is no log."""
 
+STEPS = "steps"
+
 _SIGNAL = re.compile(r"[A-Z][A-Z0-9]{1,9}")
 _GONE = re.compile(r"already completing or completed|invalid job id|already finished|job has finished", re.IGNORECASE)
 
@@ -43,15 +45,28 @@ def address(job: Job) -> str:
     return job.label if re.fullmatch(r"\d+_\d+", job.label) else str(job.job_id)
 
 
+def waiting_address(job: Job) -> str:
+    """How a change of a job that waits is addressed: of an array only the tasks that still wait, since finished ones
+    would make the whole change fail.
+
+    Slurm prints `7_[3-9%2]` for them and takes `7_[3-9]`.
+    """
+    waiting = re.fullmatch(r"(\d+_\[[0-9,:-]+)(?:%\d+)?\]", job.label)
+    return f"{waiting.group(1)}]" if waiting and job.pending else address(job)
+
+
 def note(runner: Runner, job: Job, comment: str, words: str) -> None:
     text = with_note(comment, words)
     runner.write("scontrol", "update", f"JobId={address(job)}", f"AdminComment={text}", level=ADMINISTRATOR)
 
 
 def notice(runner: Runner, job: Job, signal: str) -> None:
-    if not _SIGNAL.fullmatch(signal):
-        raise SlurmRefused(f'"{signal}" is no signal: a notice is a name such as USR1')
-    runner.write("scancel", "--batch", f"--signal={signal}", address(job), level=OPERATOR)
+    """To the batch script, or with `steps:` in front (and where there is no script) to what srun started."""
+    where, _, name = signal.rpartition(":")
+    if where not in {"", STEPS} or not _SIGNAL.fullmatch(name):
+        raise SlurmRefused(f'"{signal}" is no signal: a notice is a name such as USR1 or {STEPS}:USR1')
+    to_script = ("--batch",) if not where and job.batch else ()
+    runner.write("scancel", *to_script, f"--signal={name}", address(job), level=OPERATOR)
 
 
 def requeue(runner: Runner, job: Job) -> None:

@@ -66,6 +66,9 @@ class MemorySlurm:
         self.now = now
         self.calls: Counter[str] = Counter()
         self.log: list[str] = []
+        self.history = Past()
+        self.saved: dict[int, datetime] = {}
+        self._lifts: dict[int, int] = {}
         self._ladder = ladder or Ladder.default()
         self._rule = rule or ChargeRule()
         self._nodes: dict[str, Node] = {}
@@ -269,6 +272,38 @@ class MemorySlurm:
             self.finish(job_id, "CANCELLED")
             self.log.append(f"end {job_id}")
 
+    # --- Errands
+
+    def checkpoints(self) -> Mapping[int, datetime]:
+        with self._asked("checkpoints"):
+            return dict(self.saved)
+
+    def tell(self, job_id: int, words: str) -> None:
+        with self._asked("tell"):
+            self._there(job_id)
+            self.log.append(f"tell {job_id} {words}")
+
+    def lift(self, job_id: int, site_factor: int) -> None:
+        with self._asked("lift"):
+            self._there(job_id)
+            self._lifts[job_id] = site_factor
+            self.log.append(f"lift {job_id} {site_factor}")
+
+    def drain(self, nodes: Sequence[str], reason: str) -> None:
+        with self._asked("drain"):
+            for name in nodes:
+                self.set_states(self._node(name), "IDLE", "DRAIN", reason=reason)
+
+    def undrain(self, nodes: Sequence[str]) -> None:
+        with self._asked("undrain"):
+            for name in nodes:
+                self.set_states(self._node(name), "IDLE")
+
+    def _node(self, name: str) -> str:
+        if name not in self._nodes:
+            raise SlurmRefused(f"scontrol update NodeName={name}: Invalid node name specified")
+        return name
+
     # --- inside
 
     @contextmanager
@@ -292,7 +327,7 @@ class MemorySlurm:
         own = account.users.get(job.user)
         label = own if own is not None else account.priority or 0
         qos = self._qos.get(job.qos)
-        factor = job.contract.priority.site_factor if job.contract else 0
+        factor = self._lifts.get(job.job_id, job.contract.priority.site_factor if job.contract else 0)
         total = max(1, label + (qos.priority if qos else 0) + factor)
         return replace(job, priority=total) if job.pending else job
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -13,10 +14,10 @@ from tests.daemon.world import T0, World, terms, world
 
 
 def contested(
-    contract_seconds: int = 60, *, resumable: bool = True, notice: str | None = None
+    contract_seconds: int = 60, *, resumable: bool = True, notice: str | None = None, **settings: object
 ) -> tuple[World, int, int]:
     """Robotics holds both nodes past its minimum; vision waits for one of them."""
-    it = world()
+    it = world(**settings)
     it.tick()
     victim = it.run("robotics", 8, terms(contract_seconds, resumable=resumable, notice=notice))
     it.run("robotics", 8, terms(8 * 3600))
@@ -86,9 +87,109 @@ def test_a_run_that_ended_or_was_restarted_in_between_is_left_alone(what: str) -
 
 def test_a_run_that_cannot_be_requeued_and_does_not_resume_is_ended() -> None:
     it, victim, _ = contested(resumable=False)
-    it.slurm.alter(victim, lambda job: replace(job, batch=False))
+    it.slurm.alter(victim, lambda job: replace(job, requeueable=False))
     assert [one.outcome for one in it.rebalance().recorded] == [Outcome.ENDED]
     assert it.slurm.log == [f"end {victim}"]
+
+
+def test_a_session_is_told_given_time_and_then_ended() -> None:
+    it, victim, taker = contested(resumable=False)
+    it.slurm.alter(victim, lambda job: replace(job, batch=False))
+    assert [one.outcome for one in it.rebalance().recorded] == [Outcome.NOTICED]
+    told = it.slurm.log[0]
+    assert told.startswith(f"tell {victim} fairshare: this session is past its minimum runtime")
+    assert f"for job {taker} of user-vision" in told
+    it.slurm.advance(31)
+    assert [one.outcome for one in it.rebalance().recorded] == [Outcome.ENDED]
+    assert it.slurm.log[1:] == [f"end {victim}"]
+
+
+def test_a_site_may_leave_sessions_alone() -> None:
+    it, victim, _ = contested(resumable=False, rebalance={"end_sessions": False})
+    it.slurm.alter(victim, lambda job: replace(job, batch=False))
+    assert it.rebalance().recorded == ()
+
+
+def test_a_session_is_warned_once_before_its_minimum_ends() -> None:
+    it = world()
+    it.tick()
+    session = it.run("robotics", 8, terms(900, resumable=False))
+    it.slurm.alter(session, lambda job: replace(job, batch=False))
+    it.slurm.advance(500)
+    assert it.rebalance().warned == ()
+    it.slurm.advance(150)
+    it.tick()
+    assert it.rebalance().warned == (session,)
+    assert "ends in 4m10s" in it.slurm.log[-1]
+    it.slurm.advance(5)
+    assert it.rebalance().warned == ()
+
+
+def test_where_words_may_not_be_said_the_pass_goes_on() -> None:
+    it, victim, _ = contested(resumable=False)
+    it.slurm.alter(victim, lambda job: replace(job, batch=False))
+    it.slurm.fail("tell", SlurmRefused("Invalid user id"))
+    report = it.rebalance()
+    assert ([one.outcome for one in report.recorded], report.unheard) == ([Outcome.NOTICED], "Invalid user id")
+
+
+def test_a_run_whose_owner_forbids_the_requeue_in_between_goes_as_its_contract_says() -> None:
+    for resumable, expected in ((True, Outcome.REFUSED), (False, Outcome.ENDED)):
+        it, victim, _ = contested(resumable=resumable, notice="USR1")
+        it.rebalance()
+        it.slurm.alter(victim, lambda job: replace(job, requeueable=False))
+        it.slurm.advance(31)
+        assert [one.outcome for one in it.rebalance().recorded] == [expected]
+
+
+def test_a_contract_that_was_made_longer_in_between_is_kept() -> None:
+    it, victim, _ = contested(notice="USR1")
+    it.rebalance()
+    it.slurm.alter(victim, lambda job: replace(job, contract=terms(7200)))
+    it.slurm.advance(31)
+    report = it.rebalance()
+    assert [(one.outcome, one.detail[:24]) for one in report.recorded] == [(Outcome.LAPSED, "its contract was changed")]
+
+
+def test_nobody_is_stopped_for_a_job_that_does_not_wait_any_more() -> None:
+    it, _, taker = contested(notice="USR1")
+    it.rebalance()
+    it.slurm.finish(taker, "CANCELLED")
+    it.slurm.advance(31)
+    assert [one.outcome for one in it.rebalance().recorded] == [Outcome.LAPSED]
+    assert [line for line in it.slurm.log if line.startswith("requeue")] == []
+
+
+def test_what_slurm_refused_is_not_asked_again_and_is_no_room() -> None:
+    it, victim, _ = contested()
+    it.slurm.fail("requeue", SlurmRefused("Requested operation is presently disabled"))
+    it.rebalance()
+    it.slurm.heal()
+    it.slurm.advance(70)
+    it.tick()
+    report = it.rebalance()
+    assert report.recorded == ()
+    assert victim not in [one.decision.victim.job_id for one in report.recorded]
+
+
+def test_the_job_is_asked_when_it_saved_last_only_where_somebody_is_to_be_stopped() -> None:
+    it = world()
+    it.tick()
+    it.rebalance()
+    assert it.slurm.calls["checkpoints"] == 0
+    it, victim, _ = contested(contract_seconds=900)
+    it.slurm.saved[victim] = it.now - timedelta(seconds=100)
+    made = it.rebalance().recorded[0].decision
+    assert (made.lost, made.lost_since) == (800, "checkpoint")
+
+
+def test_why_nobody_was_stopped_is_remembered_by_job() -> None:
+    it, _, _ = contested()
+    waiting = it.slurm.submit("vision", "user-vision", 8, nodes=3, contract=terms(60))
+    it.rebalance()
+    found = it.store.recall("declined")
+    assert found is not None
+    assert found[1][str(waiting)][0] == "too-big"
 
 
 def test_what_slurm_refuses_is_recorded_with_its_words() -> None:
