@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from slurm_fairshare.core.contract import DebugLane, Ladder
 from slurm_fairshare.core.fairshare import Ranking
@@ -52,16 +53,20 @@ class Association:
     default_qos: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Held:
     """What Slurm holds now. Account names as Slurm prints them: lower case."""
 
     qos: Mapping[str, Qos] = field(default_factory=dict)
     associations: tuple[Association, ...] = ()
 
+    @cached_property
+    def accounts(self) -> Mapping[str, Association]:
+        """The accounts' own associations, by key."""
+        return {account_key(one.account): one for one in self.associations if not one.user}
+
     def account(self, name: str) -> Association | None:
-        key = account_key(name)
-        return next((a for a in self.associations if not a.user and account_key(a.account) == key), None)
+        return self.accounts.get(account_key(name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +111,11 @@ class ClearUserPriority:
 
 @dataclass(frozen=True, slots=True)
 class Disallow:
-    """Take QOS and label away from accounts."""
+    """Take QOS away from accounts, and with `label` their Priority."""
 
     accounts: tuple[str, ...]
     qos: tuple[str, ...]
+    label: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +139,9 @@ def describe(change: Change) -> str:
             return f"set Priority {priority} for {', '.join(accounts)}"
         case ClearUserPriority(account, user):
             return f"clear the own Priority of user {user} in account {account}"
-        case Disallow(accounts, qos):
-            return f"take {', '.join(qos)} and the Priority away from {', '.join(accounts)}"
+        case Disallow(accounts, qos, label):
+            taken = [*qos, *(["the Priority"] if label else [])]
+            return f"take {', '.join(taken)} away from {', '.join(accounts)}"
         case RemoveQos(name):
             return f"remove QOS {name}"
 
@@ -289,18 +296,44 @@ def _label(priority: int | None) -> int:
     return priority // BAND
 
 
-def removal(accounts: Sequence[str], held: Held, prefix: str) -> tuple[Change, ...]:
-    """The changes that take everything of ours out of Slurm again: access first, then the QOS themselves."""
-    ours = tuple(sorted(name for name in held.qos if name.startswith(prefix)))
+def removal(accounts: Sequence[str], held: Held, prefix: str, in_use: Container[str] = ()) -> tuple[Change, ...]:
+    """The changes that take everything of ours out of Slurm again: access first, then the QOS themselves.
+
+    A QOS that is `in_use` by an unfinished job stays, and so does the access to it: the job would lose its protection
+    with the one and never start without the other. Once the job has left, the same call takes them out.
+    """
+    gone = tuple(sorted(name for name in held.qos if name.startswith(prefix) and name not in in_use))
     touched = tuple(
         sorted(
             account_key(account)
             for account in accounts
-            if (has := held.account(account)) is not None and (has.qos & set(ours) or has.priority is not None)
+            if (has := held.account(account)) is not None and (has.qos & set(gone) or _label(has.priority))
         )
     )
-    taken = (Disallow(touched, ours),) if touched and ours else ()
-    return (*taken, *(RemoveQos(name) for name in ours))
+    taken = (Disallow(touched, gone),) if touched else ()
+    return (*taken, *_removed(gone, held))
+
+
+def retirement(ladder: Ladder, held: Held, prefix: str, in_use: Container[str] = ()) -> tuple[Change, ...]:
+    """The changes that take out rungs which the settings no longer have; one that is `in_use` stays for now."""
+    gone = tuple(name for name in retired(ladder, held, prefix) if name not in in_use)
+    allowed = tuple(sorted(account for account, has in held.accounts.items() if has.qos & set(gone)))
+    taken = (Disallow(allowed, gone, label=False),) if allowed else ()
+    return (*taken, *_removed(gone, held))
+
+
+def retired(ladder: Ladder, held: Held, prefix: str) -> tuple[str, ...]:
+    """QOS under our prefix that are no rung (any more)."""
+    return tuple(sorted(name for name in held.qos if name.startswith(prefix) and ladder.rung(name) is None))
+
+
+def _removed(gone: Sequence[str], held: Held) -> Iterable[Change]:
+    """Off everybody's Preempt list first: before 25.05 Slurm leaves the name of a removed QOS in there."""
+    for qos in held.qos.values():
+        if qos.name not in gone and qos.preempts & set(gone):
+            yield SetQos(replace(qos, preempts=qos.preempts - set(gone)), qos)
+    for name in gone:
+        yield RemoveQos(name)
 
 
 def unknown_accounts(ranking: Ranking, held: Held) -> tuple[str, ...]:

@@ -1,13 +1,14 @@
 """Changes of QOS and associations, as words for sacctmgr.
 
-One process for one change. Several commands through one process's standard input take as long, and sacctmgr
-goes on after one that failed and does not say which it was; a plan must stop at its first failure.
+Priorities, which every tick may change, go through one process: it reads the commands from standard input. sacctmgr
+goes on there after one that failed, so only what may be done in any order goes that way. Everything else is one
+process for one change: a plan must stop at its first failure.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from slurm_fairshare.core.plan import (
@@ -22,8 +23,8 @@ from slurm_fairshare.core.plan import (
     SetPriority,
     SetQos,
 )
-from slurm_fairshare.errors import SlurmRefused
-from slurm_fairshare.slurm.run import Runner
+from slurm_fairshare.errors import SlurmRefused, SlurmUnreadable
+from slurm_fairshare.slurm.run import Answer, Runner, error_of
 from slurm_fairshare.slurm.times import clock
 from slurm_fairshare.slurm.tres import pairs
 
@@ -36,6 +37,15 @@ UNCHANGED = re.compile(
     re.IGNORECASE,
 )
 """Said where everything was as wanted. Exit code 1 with them is no failure."""
+
+_MODIFIED = re.compile(r"^ ?Modified ", re.MULTILINE)
+_SAME = re.compile(r"nothing modified|data has not changed since time specified", re.IGNORECASE)
+"""Each said once for a command that was carried out."""
+
+MOST_COMMANDS = 200
+"""Commands of one process: at about 50 ms each they stay well within the time a tool may take."""
+
+LONGEST_LINE = 3000
 
 _UNSAFE = re.compile(r"""[\s'"`\\,=\[\]|;<>(){}$&]|[^ -~]""")
 
@@ -68,15 +78,15 @@ def commands(change: Change, cluster: str, held: Held) -> list[Command]:
         case ClearUserPriority(account, user):
             one = (f"name={safe(user)}", f"account={safe(account)}", *where)
             return [Command(("modify", "user", "where", *one, "set", "Priority=-1"), OPERATOR)]
-        case Disallow(accounts, qos_names):
-            return _disallow(accounts, qos_names, where, held)
+        case Disallow(accounts, qos_names, label):
+            return _disallow(accounts, qos_names, label, where, held)
         case RemoveQos(name):
             return [Command(("remove", "qos", "where", f"name={safe(name)}"), ADMINISTRATOR)]
 
 
-def _disallow(accounts: Iterable[str], names: Words, where: Words, held: Held) -> list[Command]:
+def _disallow(accounts: Iterable[str], names: Words, label: bool, where: Words, held: Held) -> list[Command]:
     """A default QOS that is none of ours was set by somebody else and stays."""
-    taken = (f"qos-={joined(names)}", "Priority=-1")
+    taken = (*((f"qos-={joined(names)}",) if names else ()), *(("Priority=-1",) if label else ()))
     ours: list[str] = []
     theirs: list[str] = []
     for account in accounts:
@@ -152,6 +162,45 @@ def joined(names: Iterable[str]) -> str:
     return ",".join(safe(name) for name in names)
 
 
-def carry_out(runner: Runner, command: Command) -> None:
+def batches(todo: Iterable[tuple[Change, Sequence[Command]]]) -> Iterator[list[Command]]:
+    """The commands in their order, those that may share a process together."""
+    batch: list[Command] = []
+    for change, some in todo:
+        for command in some:
+            free = isinstance(change, SetPriority | ClearUserPriority) and len(" ".join(command.words)) < LONGEST_LINE
+            if batch and (not free or len(batch) == MOST_COMMANDS):
+                yield batch
+                batch = []
+            batch.append(command)
+            if not free:
+                yield batch
+                batch = []
+    if batch:
+        yield batch
+
+
+def carry_out(runner: Runner, batch: Sequence[Command]) -> None:
     """Raises at once if it fails; -i, since nobody answers a question here."""
-    runner.write("sacctmgr", "-i", *command.words, level=command.level, unchanged=UNCHANGED)
+    if len(batch) > 1 and _together(runner, batch):
+        return
+    for command in batch:
+        runner.write("sacctmgr", "-i", *command.words, level=command.level, unchanged=UNCHANGED)
+
+
+def _together(runner: Runner, batch: Sequence[Command]) -> bool:
+    """All of them in one process. False where it read nothing: not every command prefix passes standard input on."""
+    lines = "".join(f"{' '.join(command.words)}\n" for command in batch)
+    answer = runner.ask("sacctmgr", "-i", stdin=lines)
+    said = f"{answer.stdout}\n{answer.stderr}"
+    done, same = len(_MODIFIED.findall(said)), len(_SAME.findall(said))
+    wrong = [line for line in answer.stderr.split("\n") if line.strip() and not UNCHANGED.search(line)]
+    if answer.code == 0 and not done + same:
+        return False
+    if answer.code != 0 and (wrong or not same):
+        raise error_of("sacctmgr", Answer(answer.code, answer.stdout, "\n".join(wrong)), "-i", batch[0].level)
+    if done + same < len(batch):
+        raise SlurmUnreadable(
+            f"sacctmgr was given {len(batch)} changes of priority and answered {done + same} of them: "
+            f'"{answer.words}"; the next tick looks again at what Slurm holds'
+        )
+    return True

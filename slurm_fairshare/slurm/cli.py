@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from slurm_fairshare.core.capacity import Past
 from slurm_fairshare.core.cluster import Job, Node, Picture
 from slurm_fairshare.core.contract import Ladder
 from slurm_fairshare.core.plan import Change, Disallow, Held
@@ -94,6 +95,9 @@ class CommandLine(Errands):
         jobs = tuple(replace(job, by_node=unsure[job.job_id]) if job.job_id in unsure else job for job in jobs)
         return Picture(self.cluster, now, jobs, nodes)
 
+    def past(self, window: Window) -> Past:
+        return read_past(self.runner, self.cluster, window)
+
     def job(self, job_id: int) -> Job | None:
         job = self._one(job_id)
         if job is None or len(job.nodes) < 2 or not job.holding:
@@ -156,11 +160,11 @@ class CommandLine(Errands):
             return
         # Only taking away depends on what is there: a default QOS that is none of ours stays.
         held = self.held() if any(isinstance(change, Disallow) for change in changes) else Held()
-        todo = [command for change in changes for command in changing.commands(change, self.cluster, held)]
+        todo = [(change, changing.commands(change, self.cluster, held)) for change in changes]
         # Whatever happens from here on, what is remembered may be wrong.
         self._settings.forget()
-        for command in todo:
-            changing.carry_out(self.runner, command)
+        for batch in changing.batches(todo):
+            changing.carry_out(self.runner, batch)
 
     # --- Hands
 

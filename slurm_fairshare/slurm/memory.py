@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
+from slurm_fairshare.core.capacity import Past
 from slurm_fairshare.core.cluster import PENDING, RUNNING, Job, Node, Picture
 from slurm_fairshare.core.contract import Contract, Ladder, pinned
 from slurm_fairshare.core.plan import (
@@ -219,6 +220,12 @@ class MemorySlurm:
             jobs = tuple(self._with_priority(job) for job in self._jobs.values())
             return Picture(self.cluster, now, jobs, tuple(self._seen(node) for node in self._nodes.values()))
 
+    def past(self, window: Window) -> Past:
+        """What a test has put into `history`."""
+        with self._asked("past"):
+            reaching = [one for one in self.history.outages if one.end is None or one.end > window.start]
+            return Past(self.history.registrations, tuple(one for one in reaching if one.start < window.end))
+
     def job(self, job_id: int) -> Job | None:
         with self._asked("job"):
             job = self._jobs.get(job_id)
@@ -413,10 +420,10 @@ class MemorySlurm:
                 for account in self._named((name,)):
                     if user in account.users:
                         account.users[user] = None
-            case Disallow(accounts, names):
+            case Disallow(accounts, names, label):
                 for account in self._named(accounts):
                     account.qos -= set(names)
-                    account.priority = None
+                    account.priority = None if label else account.priority
                     account.default_qos = "" if account.default_qos in names else account.default_qos
             case RemoveQos(name):
                 self._remove_qos(name)

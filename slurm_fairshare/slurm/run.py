@@ -32,6 +32,7 @@ _UNREACHABLE = re.compile(
 )
 _TOO_WIDE = re.compile(r"too wide of a date range|query result exceeds size limit", re.IGNORECASE)
 _DENIED = re.compile(r"permission denied|doesn't have privilege|access denied|invalid user id", re.IGNORECASE)
+_IN_USE = re.compile(r"job\(s\) active|jobs? (?:are |is )?(?:still )?(?:running|active)|in use", re.IGNORECASE)
 _NO_TOOL = re.compile(r"no such file or directory|executable file not found|command not found", re.IGNORECASE)
 
 
@@ -155,6 +156,11 @@ def error_of(tool: str, answer: Answer, doing: str = "", level: str = "") -> Slu
         return _NoAnswer(f"{said}: install Slurm's client tools where the command prefix points")
     if _DENIED.search(everything):
         return SlurmRefused(f"{said}: {_remedy(level)}")
+    if _IN_USE.search(everything) and re.search(r"\b(?:remove|delete) ", doing):
+        return SlurmRefused(
+            f"{said}: jobs still use it; run this again when they have left, or move pending ones with "
+            "scontrol update JobId=ID QOS=NAME"
+        )
     if _UNREACHABLE.search(everything):
         return SlurmUnreachable(f"{said}: start the daemon it needs, or check the network and munge on this host")
     return SlurmRefused(said)
