@@ -127,13 +127,16 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """GPUs by what they can be used for at a moment, for one GPU type. In service = installed - down - drained."""
+    """GPUs by what they can be used for at a moment, for one GPU type. In service = installed - down - drained.
+
+    `allocated` is None where nobody looked: before the first tick.
+    """
 
     kind: str
     installed: int
     down: int
     drained: int
-    allocated: int
+    allocated: int | None
 
     @property
     def in_service(self) -> int:

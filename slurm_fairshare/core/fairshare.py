@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 
@@ -113,6 +113,23 @@ class Usage:
 
     epoch: Epoch
     by_account: Mapping[str, float]
+
+
+def from_the_first(epochs: Sequence[Epoch]) -> tuple[Epoch, ...]:
+    """The epochs with the first tree in place of no tree before it.
+
+    Before its first budget a site promised nobody anything. Ranking it as if the first budget had held all along lets
+    what was just used count at once, instead of making everybody equal on the first day.
+    """
+    first = next((epoch.tree for epoch in epochs if epoch.tree.nodes), None)
+    if first is None:
+        return tuple(epochs)
+    found = []
+    before = True
+    for epoch in epochs:
+        before = before and not epoch.tree.nodes
+        found.append(replace(epoch, tree=first) if before else epoch)
+    return tuple(found)
 
 
 def entitlements(epochs: Sequence[Epoch], capacity: Sequence[Step], weight: Weight, now: datetime) -> dict[str, float]:

@@ -30,6 +30,9 @@ class Cluster(Protocol):
 
     def picture(self, now: datetime) -> Picture: ...
 
+    def past(self, window: Window) -> Past:
+        """When the cluster had which GPUs, and when which node was out of service: for the time before a first tick."""
+
     def job(self, job_id: int) -> Job | None:
         """The job as it is this very moment, None if slurmctld does not know it (any more)."""
 
@@ -89,6 +92,12 @@ class Ledger(Protocol):
 
     def record_picture(self, picture: Picture, capacity: Sequence[Capacity]) -> None:
         """Keep the queue as reports show it, the capacity's step, and which open runs were seen alive."""
+
+    def first_capacity(self) -> datetime | None:
+        """From when on capacity is known; None before the first picture and without a past."""
+
+    def record_past(self, steps: Sequence[PastStep]) -> None:
+        """Keep capacity from before the first picture, in place of what was there at the same moments."""
 
     def capacity(self, window: Window) -> tuple[Step, ...]:
         """GPUs in service (weighted by type) as a step function that covers the window from where it is known."""

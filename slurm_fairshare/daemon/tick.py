@@ -7,18 +7,19 @@ instruction leaves nothing wrong behind: each step is one transaction, and the n
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from slurm_fairshare.config import Config
+from slurm_fairshare.core.capacity import past_steps
 from slurm_fairshare.core.cluster import Picture, capacity_of
-from slurm_fairshare.core.fairshare import Ranking, Usage, rank
+from slurm_fairshare.core.fairshare import Ranking, Usage, from_the_first, rank
 from slurm_fairshare.core.plan import plan, unbudgeted_accounts, unknown_accounts
-from slurm_fairshare.core.tree import epochs, tree_at
+from slurm_fairshare.core.tree import Changeset, epochs, tree_at
 from slurm_fairshare.core.window import Window
-from slurm_fairshare.daemon.ports import Ledger, Slurm, Store, TickReport
+from slurm_fairshare.daemon.ports import Batch, Ledger, Slurm, Store, TickReport
 from slurm_fairshare.errors import FairshareError, StaleData, StoreError
 
 SLICE = timedelta(days=1)
@@ -37,6 +38,7 @@ def tick(slurm: Slurm, store: Store, config: Config, now: datetime, *, dry_run: 
             poll(slurm, store, config, now)
         with steps("read the queue"):
             picture = slurm.picture(now)
+            learn_past(slurm, store, config, picture)
             store.record_picture(picture, capacity_of(picture.nodes))
         with steps("recompute"):
             window, ranking = recompute(store, config, now)
@@ -82,18 +84,34 @@ def poll(slurm: Slurm, store: Ledger, config: Config, now: datetime) -> None:
         start = end
 
 
-def recompute(store: Ledger, config: Config, now: datetime) -> tuple[Window, Ranking]:
-    """The ranking now, from the ledger alone.
+def learn_past(slurm: Slurm, store: Ledger, config: Config, picture: Picture) -> None:
+    """Before the first picture is recorded: what was in service before it, as far back as accounting is read.
+
+    So a first tick on a cluster that has been running ranks by its real history.
+    """
+    if store.first_capacity() is not None:
+        return
+    window = Window.lookback(picture.at, config.daemon.first_poll)
+    past = slurm.past(window)
+    if past.rejected:
+        store.record_runs(Batch(Window(picture.at, picture.at), (), past.rejected), picture.at)
+    store.record_past(past_steps(past, picture.nodes, window))
+
+
+def recompute(
+    store: Ledger, config: Config, now: datetime, changesets: Sequence[Changeset] | None = None
+) -> tuple[Window, Ranking]:
+    """The ranking now, from the ledger alone; with `changesets`, as it would be under those budgets.
 
     The window starts where capacity is first known: before that nobody was owed anything, so nothing used
-    before it counts either.
+    before it counts either. Before the first budget the first one is taken to have held.
     """
     window = Window.lookback(now, config.fairshare.lookback)
     capacity = store.capacity(window)
     known = min((step.at for step in capacity), default=now)
     window = Window(max(window.start, min(known, now)), window.end)
-    changesets = store.changesets()
-    stretches = epochs(changesets, window.start, window.end) if window.seconds else ()
+    changesets = store.changesets() if changesets is None else changesets
+    stretches = from_the_first(epochs(changesets, window.start, window.end)) if window.seconds else ()
     usage = [
         Usage(stretch, store.usage(Window(stretch.start, stretch.end), config.weight, now)) for stretch in stretches
     ]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from slurm_fairshare.core.cluster import Node
+from slurm_fairshare.core.resources import Resources
 from slurm_fairshare.errors import GpusNotTracked, SlurmUnreadable
-from slurm_fairshare.slurm.tres import NOTHING, resources
+from slurm_fairshare.slurm.tres import GPU, NOTHING, pairs, resources
 
 _SIGNS = {
     "*": "NOT_RESPONDING",
@@ -36,12 +38,11 @@ def _node(line: str) -> Node:
             raise ValueError("it does not start with NodeName=")
         name = _word(line, "NodeName")
         total, _ = resources(_word(line, "CfgTRES"))
-        allocated, _ = resources(_word(line, "AllocTRES"))
         node = Node(
             name=name,
-            states=_states(_word(line, "State")),
+            states=states_of(_word(line, "State")),
             total=total,
-            allocated=allocated,
+            allocated=_allocated(_word(line, "CfgTRES"), _word(line, "AllocTRES")),
             partitions=_list(line, "Partitions"),
             features=_list(line, "ActiveFeatures"),
             reason=_reason(line),
@@ -55,6 +56,15 @@ def _node(line: str) -> Node:
             f"node {name} has GPUs (Gres={_word(line, 'Gres')}) but no gres/gpu in CfgTRES: {_WITHOUT_TYPES}"
         )
     return node
+
+
+def _allocated(configured: str, allocated: str) -> Resources:
+    """22.05 forgets to take a type's count back: where the node counts gres/gpu and nothing of it is allocated,
+    a gres/gpu:TYPE that is left over is no allocation."""
+    held, _ = resources(allocated)
+    if GPU in pairs(configured) and GPU not in pairs(allocated):
+        return replace(held, gpus={})
+    return held
 
 
 def _optional(line: str, key: str) -> str:
@@ -73,7 +83,8 @@ def _list(line: str, key: str) -> tuple[str, ...]:
     return tuple(part for part in _optional(line, key).split(",") if part)
 
 
-def _states(text: str) -> frozenset[str]:
+def states_of(text: str) -> frozenset[str]:
+    """Base state and flags: `MIXED+DRAIN`, and the signs that older releases print for some flags (`DOWN*`)."""
     match = _STATE.fullmatch(text)
     if match is None:
         raise ValueError(f'State "{text}"')

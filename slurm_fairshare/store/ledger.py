@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import pairwise
 from typing import Any
 
 from sqlalchemy import Connection, text
 
+from slurm_fairshare.core.capacity import PastStep
 from slurm_fairshare.core.cluster import Capacity, Job, Picture
 from slurm_fairshare.core.contract import Ladder
 from slurm_fairshare.core.demand import demand
@@ -21,7 +21,7 @@ from slurm_fairshare.core.tree import account_key
 from slurm_fairshare.core.window import Step, Weight, Window
 from slurm_fairshare.errors import StoreError
 from slurm_fairshare.store import demand as demands
-from slurm_fairshare.store import rows, tables
+from slurm_fairshare.store import rollup, rows, tables
 from slurm_fairshare.store.connection import Database
 from slurm_fairshare.store.facts import Adjustment, Rejected
 from slurm_fairshare.store.merge import remove_others, stage, upsert
@@ -30,48 +30,6 @@ from slurm_fairshare.store.weighing import Charges, adjust, by_user, capacity_st
 
 ACCOUNTING = "sacct"
 """The name of the watermark of what is read from slurmdbd."""
-
-# Every run that touches the window, from second `a` to second `b` inside it (b < a where whole seconds leave nothing).
-# Those with an end and those without apart: only so can an index find the former by their end.
-_SECONDS = """
-    select account_key, milli_gpus,
-           floor(date_part('epoch', greatest(start_at, :start)))::bigint as a,
-           floor(date_part('epoch', least(until_at, :end)))::bigint as b
-    from fairshare.run_usage
-    where cluster = :cluster and charged and start_at < :end and until_at > :start
-    union all
-    select account_key, milli_gpus,
-           floor(date_part('epoch', greatest(start_at, :start)))::bigint,
-           floor(date_part('epoch', least(cast(:now as timestamptz), :end)))::bigint
-    from fairshare.run_usage
-    where cluster = :cluster and charged and start_at < :end and until_at is null
-"""
-
-_BOX = f"""
-    select account_key, sum(milli_gpus * greatest(0, b - a)) as amount
-    from ({_SECONDS}) piece group by account_key
-"""  # noqa: S608 - put together from constants
-
-# The same for each user of an account: the two names as one, parted by a character that no name holds.
-_BY_USER = "account_key || chr(31) || user_name as account_key"
-
-# What starts and what ends in each part of the window, as sums that stay integers: two rows for a run, however
-# many hours it spans. `edges` are the parts' bounds in whole seconds.
-_EVENTS = f"""
-    with piece as materialized ({_SECONDS})
-    select account_key, width_bucket(t, cast(:edges as bigint[])) as part,
-           sum(milli) as milli, sum(milli * t) as moment
-    from (
-        select account_key, a as t, milli_gpus as milli from piece where a < b
-        union all
-        select account_key, b, -milli_gpus from piece where a < b
-    ) event
-    group by 1, 2 order by 1, 2
-"""  # noqa: S608 - put together from constants
-
-
-def _by_user(sql: str) -> str:
-    return sql.replace("select account_key, milli_gpus", f"select {_BY_USER}, milli_gpus")
 
 
 def charged_whole(jobs: Picture) -> Resources:
@@ -274,6 +232,18 @@ class LedgerStore:
         for kind in sorted(set(known) - {clean(kind) for kind in kinds}):
             self._capacity_step(connection, Capacity(kind, 0, 0, 0, 0), at)
 
+    def first_capacity(self) -> datetime | None:
+        """From when on capacity is known; None before the first picture and without a past."""
+        found = self._one("select min(at) as at from fairshare.capacity where cluster = :cluster")
+        return found["at"].astimezone(UTC) if found and found["at"] is not None else None
+
+    def record_past(self, steps: Sequence[PastStep]) -> None:
+        """Keep capacity from before the first picture, in one transaction: all of it or none."""
+        with self.database.transaction() as connection:
+            for at, capacity in steps:
+                for one in capacity:
+                    self._capacity_step(connection, one, at)
+
     def capacity(self, window: Window) -> tuple[Step, ...]:
         found = self._all(_CAPACITY_ROWS, start=window.start, end=window.end)
         steps = ((row["at"].astimezone(UTC), row["kind"], row["in_service"]) for row in found)
@@ -294,55 +264,41 @@ class LedgerStore:
 
     def usage(self, window: Window, weight: Weight, now: datetime) -> Mapping[str, float]:
         """Charged GPU-seconds by account (lower-case key), weighted, adjustments included."""
-        cut = parts(window, weight)
         with self.database.transaction() as connection:
-            if weight.half_life is None:
-                charges = [(window, self._box(connection, window, now))]
-            else:
-                charges = self._by_part(connection, window, cut, now)
+            charges = rollup.charges(connection, self.cluster, parts(window, weight), now)
             adjustments = self._adjustments(connection, window)
         return weigh(adjust(charges, adjustments, now), weight, now)
 
     def usage_by_user(self, window: Window, weight: Weight, now: datetime) -> Mapping[tuple[str, str], float]:
         """Charged GPU-seconds by account (lower-case key) and user, weighted; adjustments are the account's alone."""
-        cut = parts(window, weight)
         with self.database.transaction() as connection:
-            if weight.half_life is None:
-                charges = [(window, self._box(connection, window, now, _by_user(_BOX)))]
-            else:
-                charges = self._by_part(connection, window, cut, now, _by_user(_EVENTS))
+            charges = rollup.raw_charges_by_user(connection, self.cluster, parts(window, weight), now)
         return by_user(weigh(charges, weight, now))
 
     def charges(self, window: Window, now: datetime) -> Charges:
         """What the runs are charged inside the window, by account, in milli-GPU-seconds: exact, not adjusted."""
         with self.database.transaction() as connection:
-            return self._box(connection, window, now)
+            return rollup.charges(connection, self.cluster, (window,), now)[0][1]
 
     def charges_by_hour(self, window: Window, now: datetime) -> tuple[tuple[Window, Charges], ...]:
         """The same hour by hour (of UTC): the parts add up to the whole."""
         with self.database.transaction() as connection:
-            return tuple(self._by_part(connection, window, window.hours(), now))
+            return tuple(rollup.charges(connection, self.cluster, window.hours(), now))
 
-    def _box(self, connection: Connection, window: Window, now: datetime, sql: str = _BOX) -> Charges:
-        found = connection.execute(text(sql), self._span(window, now))
-        return {row.account_key: int(row.amount) for row in found if row.amount}
+    def raw_charges_by_hour(self, window: Window, now: datetime) -> tuple[tuple[Window, Charges], ...]:
+        """What `charges_by_hour` tells, summed from each run by itself: to check the roll-ups against."""
+        with self.database.transaction() as connection:
+            return tuple(rollup.raw_charges(connection, self.cluster, window.hours(), now))
 
-    def _by_part(
-        self, connection: Connection, window: Window, cut: Sequence[Window], now: datetime, sql: str = _EVENTS
-    ) -> list[tuple[Window, Charges]]:
-        if not cut:
-            return []
-        edges = [int(part.start.timestamp() // 1) for part in cut] + [int(window.end.timestamp() // 1)]
-        found = connection.execute(text(sql), {**self._span(window, now), "edges": edges})
-        charges: list[tuple[Window, Charges]] = [(part, {}) for part in cut]
-        for account, events in _grouped(found):
-            for (_, by_account), amount in zip(charges, _spread(events, edges), strict=True):
-                if amount:
-                    by_account[account] = amount
-        return charges
+    def rebuild_rollups(self) -> int:
+        """Make the hourly roll-ups anew from the runs; says how many hours of accounts there are."""
+        with self.database.transaction() as connection:
+            return rollup.rebuild(connection, self.cluster)
 
-    def _span(self, window: Window, now: datetime) -> dict[str, Any]:
-        return {"cluster": self.cluster, "start": window.start, "end": window.end, "now": now}
+    def differing_rollups(self) -> int:
+        """Hours of accounts whose roll-up is not what the runs say: 0, unless somebody wrote there."""
+        with self.database.transaction() as connection:
+            return rollup.differing_hours(connection, self.cluster)
 
     # --- adjustments ------------------------------------------------------------------------------
 
@@ -432,33 +388,6 @@ class LedgerStore:
             return [dict(row) for row in result.mappings()]
 
 
-Event = tuple[int, int, int]
-"""Part of the window (from 1), milli-GPUs that start less those that end in it, and the same times their moment."""
-
-
-def _grouped(found: Iterable[Any]) -> Iterable[tuple[str, list[Event]]]:
-    groups: dict[str, list[Event]] = {}
-    for row in found:
-        groups.setdefault(row.account_key, []).append((int(row.part), int(row.milli), int(row.moment)))
-    return groups.items()
-
-
-def _spread(events: Sequence[Event], edges: Sequence[int]) -> list[int]:
-    """Milli-GPU-seconds of each part: what is held all through it, and what starts or ends inside it.
-
-    >>> _spread([(1, 1000, 1000 * 5), (2, -1000, -1000 * 12)], [0, 10, 20, 30])
-    [5000, 2000, 0]
-    """
-    inside = {part: (milli, moment) for part, milli, moment in events}
-    held = 0
-    amounts = []
-    for part, (left, right) in enumerate(pairwise(edges), start=1):
-        milli, moment = inside.get(part, (0, 0))
-        amounts.append(held * (right - left) + milli * right - moment)
-        held += milli
-    return amounts
-
-
 # A job leaves when the new picture no longer shows it holding since the same moment.
 _SIGHT_DEPARTED = """
     insert into fairshare.sighting as old
@@ -502,7 +431,8 @@ _CAPACITY_STEP = """
             select * from fairshare.capacity
             where cluster = :cluster and kind = :kind and at <= :at order by at desc limit 1
         ) now
-        where (now.installed, now.down, now.drained, now.allocated) = (:installed, :down, :drained, :allocated)
+        where (now.installed, now.down, now.drained) = (:installed, :down, :drained)
+          and now.allocated is not distinct from cast(:allocated as integer)
     )
     on conflict (cluster, kind, at) do update set
         installed = excluded.installed, down = excluded.down, drained = excluded.drained,
