@@ -61,12 +61,12 @@ def past_steps(past: Past, nodes: Sequence[Node], window: Window) -> tuple[PastS
     GPUs were allocated is not known of the past (None): the runs tell it.
     """
     known = sorted(past.registrations, key=lambda one: one.start)
-    if not known:
+    if not known or known[0].start >= window.end:
         return ()
     start = max(window.start, known[0].start)
     outages = [_with_gpus(outage, nodes) for outage in past.outages]
     found: list[PastStep] = []
-    for at in _moments(known, outages, Window(start, max(start, window.end))):
+    for at in _moments(known, outages, Window(start, window.end)):
         step = _at(at, known, outages)
         if not found or found[-1][1] != step:
             found.append((at, step))

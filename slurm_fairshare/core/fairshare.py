@@ -115,15 +115,13 @@ class Usage:
     by_account: Mapping[str, float]
 
 
-def from_the_first(epochs: Sequence[Epoch]) -> tuple[Epoch, ...]:
-    """The epochs with the first tree in place of no tree before it.
+def from_the_first(epochs: Sequence[Epoch], now: Tree) -> tuple[Epoch, ...]:
+    """The epochs with the first tree in place of no tree before it; `now` is the one in force behind them.
 
     Before its first budget a site promised nobody anything. Ranking it as if the first budget had held all along lets
     what was just used count at once, instead of making everybody equal on the first day.
     """
-    first = next((epoch.tree for epoch in epochs if epoch.tree.nodes), None)
-    if first is None:
-        return tuple(epochs)
+    first = next((epoch.tree for epoch in epochs if epoch.tree.nodes), now)
     found = []
     before = True
     for epoch in epochs:

@@ -111,11 +111,11 @@ def recompute(
     known = min((step.at for step in capacity), default=now)
     window = Window(max(window.start, min(known, now)), window.end)
     changesets = store.changesets() if changesets is None else changesets
-    stretches = from_the_first(epochs(changesets, window.start, window.end)) if window.seconds else ()
+    stretches = from_the_first(epochs(changesets, window.start, window.end), tree) if window.seconds else ()
     usage = [
         Usage(stretch, store.usage(Window(stretch.start, stretch.end), config.weight, now)) for stretch in stretches
     ]
-    return window, rank(tree_at(changesets, now), capacity, usage, config.weight, now)
+    return window, rank(tree, capacity, usage, config.weight, now)
 
 
 def _refuse_stale(picture: Picture, config: Config, elapsed: float) -> None:

@@ -220,11 +220,15 @@ class MemorySlurm:
             jobs = tuple(self._with_priority(job) for job in self._jobs.values())
             return Picture(self.cluster, now, jobs, tuple(self._seen(node) for node in self._nodes.values()))
 
+    def clock(self) -> datetime:
+        with self._asked("clock"):
+            return self.now.replace(microsecond=0)
+
     def past(self, window: Window) -> Past:
         """What a test has put into `history`."""
         with self._asked("past"):
             reaching = [one for one in self.history.outages if one.end is None or one.end > window.start]
-            return Past(self.history.registrations, tuple(one for one in reaching if one.start < window.end))
+            return replace(self.history, outages=tuple(one for one in reaching if one.start < window.end))
 
     def job(self, job_id: int) -> Job | None:
         with self._asked("job"):

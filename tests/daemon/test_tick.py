@@ -6,11 +6,15 @@ from datetime import timedelta
 
 import pytest
 
+from slurm_fairshare.core.capacity import Outage, Past, Registration
 from slurm_fairshare.core.plan import SetPriority
+from slurm_fairshare.core.resources import Resources
+from slurm_fairshare.core.runs import RejectedRow
 from slurm_fairshare.core.tree import Share
 from slurm_fairshare.core.window import Window
 from slurm_fairshare.errors import NotLeading, SlurmRefused, SlurmUnreachable
-from tests.daemon.world import T0, terms, world
+from slurm_fairshare.store.memory import MemoryStore
+from tests.daemon.world import SETS, T0, terms, world
 
 
 def test_a_first_tick_builds_the_ladder_and_ranks_by_path() -> None:
@@ -145,6 +149,62 @@ def test_what_was_used_before_capacity_was_known_counts_for_nobody() -> None:
     report = it.tick()
     assert report.window == Window(it.now, it.now)
     assert report.ranking.standings["lab/robotics"].usage == 0.0
+
+
+def test_a_first_tick_on_a_cluster_that_has_been_running_ranks_by_its_real_history() -> None:
+    it = world()
+    everything = Resources({"h100": 16})
+    it.slurm.history = Past(
+        (Registration(T0 - timedelta(days=30), everything, frozenset({"n1", "n2"})),),
+        (Outage("n2", T0, T0 + timedelta(hours=1), frozenset({"DRAIN"}), Resources({"h100": 8})),),
+    )
+    it.run("robotics", 8, terms(3600))
+    it.slurm.advance(2 * 3600)
+    report = it.tick()
+    assert report.window == Window(it.now - timedelta(days=7), it.now)
+    standing = report.ranking.standings["lab/robotics"]
+    assert standing.usage == 8 * 2 * 3600
+    assert standing.entitlement == pytest.approx(0.2 * (16 * 7 * 86_400 - 8 * 3600))
+    assert report.ranking.leaves[-1].account == "robotics"
+
+
+def test_the_past_is_asked_for_once() -> None:
+    it = world()
+    it.tick()
+    it.slurm.advance(60)
+    it.tick()
+    assert it.slurm.calls["past"] == 1
+
+
+def test_a_past_that_cannot_be_read_ends_the_first_tick_and_the_next_asks_again() -> None:
+    it = world()
+    it.slurm.fail("past", SlurmUnreachable("slurmdbd does not answer"))
+    with pytest.raises(SlurmUnreachable):
+        it.tick()
+    assert it.store.first_capacity() is None
+    it.slurm.heal()
+    assert it.tick().pushed
+
+
+def test_a_row_of_the_past_that_is_not_understood_is_kept_and_shown() -> None:
+    it = world()
+    row = RejectedRow("sacctmgr show event", "lab|n1|?", "3 fields where 7 were asked for")
+    it.slurm.history = Past(rejected=(row,))
+    it.tick()
+    assert [one.row for one in it.store.rejected(T0)] == [row]
+    assert it.store.watermark() == it.now
+
+
+def test_before_the_first_budget_the_first_one_is_taken_to_have_held() -> None:
+    it = world()
+    it.store = MemoryStore("lab", it.config.charge_rule, it.config.ladder)
+    it.tick()
+    it.run("robotics", 8, terms(3600))
+    it.slurm.advance(600)
+    it.store.add_changeset("ada", "late", it.now, SETS, created=it.now)
+    standing = it.tick().ranking.standings["lab/robotics"]
+    assert standing.usage == 8 * 600
+    assert standing.entitlement == pytest.approx(16 * 600 * 0.2)
 
 
 def test_usage_leaves_the_window_and_is_forgiven() -> None:

@@ -66,6 +66,16 @@ def test_an_idle_node_has_nothing_allocated() -> None:
     assert node.allocated == Resources()
 
 
+def test_a_count_by_type_that_22_05_has_left_over_is_no_allocation() -> None:
+    (node,) = parse_nodes(changed("AllocTRES=cpu=1,mem=1000M,gres/gpu=2,", "AllocTRES=cpu=1,mem=1000M,"))
+    assert (node.allocated.gpus, node.free.gpu_count) == ({}, 8)
+
+
+def test_where_accounting_knows_types_alone_the_allocation_is_their_sum() -> None:
+    (node,) = parse_nodes(changed(",gres/gpu=8", "").replace(",gres/gpu=2", ""))
+    assert (node.total.gpus, node.free.gpus) == ({"h100": 8}, {"h100": 6})
+
+
 def test_untyped_gpus_stay_untyped() -> None:
     (node,) = parse_nodes(changed(",gres/gpu:h100=8", "").replace(",gres/gpu:h100=2", ""))
     assert (node.total.gpus, node.free.gpus) == ({UNTYPED: 8}, {UNTYPED: 6})
