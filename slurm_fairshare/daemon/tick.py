@@ -111,6 +111,7 @@ def recompute(
     known = min((step.at for step in capacity), default=now)
     window = Window(max(window.start, min(known, now)), window.end)
     changesets = store.changesets() if changesets is None else changesets
+    tree = tree_at(changesets, now)
     stretches = from_the_first(epochs(changesets, window.start, window.end), tree) if window.seconds else ()
     usage = [
         Usage(stretch, store.usage(Window(stretch.start, stretch.end), config.weight, now)) for stretch in stretches
