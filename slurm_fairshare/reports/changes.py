@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from slurm_fairshare.core.plan import Change, describe
 from slurm_fairshare.reports.table import Column, Report
 
+NOTHING = "Nothing to change: Slurm holds what it should."
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -24,7 +26,8 @@ COLUMNS: tuple[Column[Step], ...] = (
 )
 
 
-def report(changes: Sequence[Change], *, notes: Sequence[str] = ()) -> Report[Step]:
+def report(changes: Sequence[Change], *, notes: Sequence[str] = (), nothing: str = NOTHING) -> Report[Step]:
+    """`nothing` is said where there is no change; the notes follow in either case."""
     return Report(
         noun="changes",
         columns=COLUMNS,
@@ -33,5 +36,5 @@ def report(changes: Sequence[Change], *, notes: Sequence[str] = ()) -> Report[St
         script=("Step", "Kind", "Change"),
         below=tuple(notes),
         facts={"notes": list(notes)},
-        empty="Nothing to change: Slurm holds what it should.",
+        empty=" ".join((nothing, *notes)),
     )

@@ -223,7 +223,7 @@ def test_everything_can_be_taken_out_again(site: Site) -> None:
     assert "remove QOS fs-4h" in site.says("plan", "--remove")
     site.says("apply", "--remove")
     assert set(site.slurm.held().qos) == {"normal"}
-    assert "Nothing to change" in site.says("plan", "--remove")
+    assert "Nothing to take out" in site.says("plan", "--remove")
 
 
 # --- the tick -------------------------------------------------------------------------------------
