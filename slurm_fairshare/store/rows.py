@@ -315,6 +315,8 @@ def decision_row(cluster: str, decision: Decision) -> dict[str, Any]:
         "outcome": Outcome.DECIDED.value,
         "changed_at": decision.at,
         "detail": "",
+        "lost": decision.lost,
+        "lost_since": decision.lost_since,
     }
 
 
@@ -334,5 +336,7 @@ def read_recorded(row: Read) -> Recorded:
         nodes=tuple(row["nodes"]),
         notice=row["notice"],
         dry_run=row["dry_run"],
+        lost=row["lost"],
+        lost_since=row["lost_since"],
     )
     return Recorded(decision, Outcome(row["outcome"]), _sure(row["changed_at"]), row["detail"])

@@ -392,6 +392,8 @@ decision = _table(
     _must("outcome", Text),
     _must("changed_at", _moment()),
     _must("detail", Text),
+    _must("lost", BigInteger),
+    _must("lost_since", Text),
     Index("decision_at", "cluster", "at"),
     Index("decision_victim", "cluster", "victim_job_id"),
     Index("decision_preemptor", "cluster", "preemptor_job_id"),
