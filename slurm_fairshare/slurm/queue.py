@@ -157,7 +157,7 @@ def _job(values: Mapping[str, str], ladder: Ladder, excluded: Mapping[int, str])
         partitions=tuple(part for part in values["Partition"].split(",") if part),
         qos=_said(values["QOS"]),
         state=state,
-        reason=_said(values["Reason"]),
+        reason=_own_reason(_said(values["Reason"]), values["JobArrayID"]),
         priority=int(values["PriorityLong"]),
         submit=needed(values["SubmitTime"], "SubmitTime"),
         eligible=moment(values["EligibleTime"]),
@@ -182,6 +182,22 @@ def _job(values: Mapping[str, str], ladder: Ladder, excluded: Mapping[int, str])
 
 def _said(text: str) -> str:
     return "" if text in NOTHING else text
+
+
+_FOLDED = re.compile(r"[A-Za-z]+(?:,[A-Za-z]+)+")
+
+
+def _own_reason(reason: str, label: str) -> str:
+    """squeue folds an array's requeued tasks back into its waiting line, and strings their reasons together.
+
+    The first is the line's own, of the tasks that never ran. (The fold also loses `%2`, the limit on tasks at
+    once. It is display only: asked for by its number, a folded task is itself.)
+
+    >>> _own_reason("Resources,BeginTime", "7_[1,4]"), _own_reason("ReqNodeNotAvail, UnavailableNodes:n1", "7")
+    ('Resources', 'ReqNodeNotAvail, UnavailableNodes:n1')
+    """
+    folded = "[" in label and _FOLDED.fullmatch(reason)
+    return reason.split(",")[0] if folded else reason
 
 
 def node_names(text: str) -> tuple[str, ...]:

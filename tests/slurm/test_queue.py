@@ -143,6 +143,13 @@ def test_a_waiting_array_is_one_line_that_stands_for_its_tasks() -> None:
     assert (job.job_id, job.label, job.array_size, job.array_limit) == (7, "7_[5-9%2]", 5, 2)
 
 
+def test_the_reason_of_a_folded_array_is_its_own_and_not_that_of_a_requeued_task() -> None:
+    folded = {**PENDING, "JobArrayID": "7_[1,4]", "Reason": "Resources,BeginTime"}
+    assert (one(**folded).reason, one(**folded).array_size) == ("Resources", 2)
+    down = "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
+    assert one(**{**folded, "Reason": down}).reason == down
+
+
 def test_a_component_names_its_leader() -> None:
     job = one(JobID="21", JobArrayID="20+1", HetJobId="20")
     assert (job.job_id, job.het_leader) == (21, 20)
