@@ -43,3 +43,27 @@ def status(app: App) -> None:
             f"the schema is version {found}, this program needs {needed}: run `slurm-fairshare database upgrade`"
         )
     say([f"The schema is at version {found}" + (", newer than this program needs." if found != needed else ".")])
+
+
+@database.command(context_settings=HELP)
+@click.option(
+    "--readers",
+    type=click.Choice(["all", "budgets"]),
+    help="What fairshare_reader may read: all, or budgets and how teams stand but nobody's jobs. Kept without.",
+)
+@click.option("--sql", "show_sql", is_flag=True, help="Print what somebody with CREATEROLE runs; change nothing.")
+@config_option
+@pass_app
+def roles(app: App, readers: str | None, show_sql: bool) -> None:
+    """Make the roles fairshare_reader, _manager, _admin and _daemon, and grant each what it may; again at any time.
+
+    Run it as the owner of the tables. People's and the daemon's own logins are then made members of them. Roles
+    belong to the whole Postgres server; those that are there already are used.
+    """
+    from slurm_fairshare.store.roles import GROUPS, Readers, script, set_up
+
+    if show_sql:
+        click.echo(script(), nl=False)
+        return
+    made = set_up(app.config.database_url, Readers(readers) if readers else None)
+    say([f"Made {', '.join(made)}." if made else f"{', '.join(GROUPS)} are there.", "Each has its rights."])

@@ -118,3 +118,16 @@ def point_in_time(text: str, now: datetime, zone: tzinfo) -> datetime:
             f'"{text}" is no moment: write 2026-10-08, 2026-10-08T12:00Z, or how long ago, such as 1d or 90m'
         ) from None
     return at if at.tzinfo is not None else at.replace(tzinfo=zone)
+
+
+def coming_moment(text: str | None, now: datetime, zone: tzinfo) -> datetime:
+    """A moment to come, or in how long: `2027-01-01` (in the site's zone), `7d`; now without. Never the past."""
+    if text is None:
+        return now
+    seconds = read_duration(text.removeprefix("+"))
+    if seconds is not None and not text.isdecimal():
+        return now + timedelta(seconds=seconds)
+    at = point_in_time(text, now, zone)
+    if at < now:
+        raise click.BadParameter(f'"{text}" is past, and the past stays: name a moment to come, or leave --from out')
+    return at

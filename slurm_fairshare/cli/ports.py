@@ -12,7 +12,7 @@ from slurm_fairshare.core.tree import Changeset, Share
 from slurm_fairshare.core.window import Weight, Window
 from slurm_fairshare.daemon.ports import Store as DaemonStore
 from slurm_fairshare.reports.measured import History
-from slurm_fairshare.store.facts import TickFacts
+from slurm_fairshare.store.facts import ManagerChange, TickFacts
 from slurm_fairshare.store.memo import Facts
 
 
@@ -38,6 +38,19 @@ class Store(DaemonStore, Facts, History, Protocol):
         sets: Mapping[str, Sequence[Share]],
         expected_last_id: int | None = None,
         created: datetime | None = None,
+        cancels: int | None = None,
     ) -> Changeset: ...
+
+    def manager_changes(self) -> tuple[ManagerChange, ...]: ...
+
+    def change_manager(
+        self, path: str, role: str, granted: bool, author: str, reason: str, at: datetime
+    ) -> ManagerChange: ...
+
+    def login(self) -> str | None:
+        """The role that signs what is recorded; None where the owner of the tables is logged in."""
+
+    def cannot_manage(self, roles: Sequence[str]) -> tuple[str, ...]:
+        """Those of the names that are no login in the managers' or the admins' role."""
 
     def close(self) -> None: ...

@@ -16,12 +16,16 @@ import click
 from slurm_fairshare.cli.main import main as program
 from slurm_fairshare.config import PLACES, Config
 from slurm_fairshare.reports import (
+    budget_check,
+    budget_log,
+    budget_preview,
     budgets,
     changes,
     decisions,
     delivery,
     doctor,
     habits,
+    managers,
     pyramid,
     queue,
     settings,
@@ -39,6 +43,11 @@ FIELDS: dict[str, Sequence[Column[Any]]] = {
     "waits": waits.COLUMNS,
     "habits": habits.COLUMNS,
     "budget show": budgets.COLUMNS,
+    "budget log": budget_log.COLUMNS,
+    "budget diff": budgets.DIFFERENCES,
+    "budget check": budget_check.COLUMNS,
+    "budget preview": budget_preview.COLUMNS,
+    "budget managers": managers.COLUMNS,
     "plan": changes.COLUMNS,
     "doctor": doctor.COLUMNS,
     "settings show": settings.COLUMNS,
@@ -91,7 +100,9 @@ def _command(name: str, command: click.Command) -> Iterator[str]:
     yield from (f"## {name}", "", "```text", usage, "```", "")
     for paragraph in _help(command).split("\n\n"):
         fenced = paragraph.startswith("\b")
-        yield from (["```yaml", *paragraph.splitlines()[1:], "```", ""] if fenced else [paragraph, ""])
+        shown = paragraph.splitlines()[1:]
+        language = "sh" if fenced and shown[0].startswith("slurm-fairshare ") else "yaml"
+        yield from ([f"```{language}", *shown, "```", ""] if fenced else [paragraph, ""])
     options = [one for one in command.get_params(context) if isinstance(one, click.Option) and not one.hidden]
     yield from _table(("option", "meaning"), [(_declared(one, context), _meaning(one)) for one in options])
     if name in FIELDS:
