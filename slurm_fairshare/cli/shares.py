@@ -10,7 +10,9 @@ from slurm_fairshare.cli.options import SlurmLike, config_option, list_option, o
 from slurm_fairshare.cli.output import emit
 from slurm_fairshare.cli.ports import Store
 from slurm_fairshare.core.fairshare import Ranking
+from slurm_fairshare.core.fairtree import fair_tree
 from slurm_fairshare.errors import FairshareError
+from slurm_fairshare.reports import fairtree
 from slurm_fairshare.reports import shares as report
 from slurm_fairshare.reports.table import Form
 from slurm_fairshare.reports.ticks import account_notes
@@ -25,6 +27,7 @@ from slurm_fairshare.units import moment
 @click.option("-a", "--all", "everybody", is_flag=True, help="All users. Without -a and -u: you.")
 @click.option("-U", "--Users", "users_only", is_flag=True, help="Only the lines of users.")
 @click.option("-l", "--long", is_flag=True, help="More columns: NormUsage, LevelFS, Committed, Priority, Standing.")
+@click.option("--as-slurm", is_flag=True, help="Slurm's own shares and usage, by its own Fair Tree: what sshare shows.")
 @click.option("-e", "--helpformat", is_flag=True, help="List the fields that -o takes.")
 @output_options("-n", "-h", "--noheader")
 @config_option
@@ -36,6 +39,7 @@ def shares(
     everybody: bool,
     users_only: bool,
     long: bool,
+    as_slurm: bool,
     helpformat: bool,
     form: Form,
 ) -> None:
@@ -47,16 +51,21 @@ def shares(
     its standing: their RawShares is `parent`, their LevelFS empty. FairShare stands on the lines of accounts too.
     In -p, -P, --csv and --json an account's name is not indented, and Budget holds the whole path. There is no
     GrpTRESMins and no TRESRunMins. As in sshare, -h is --noheader.
+
+    With --as-slurm slurmctld is asked, and budgets play no part: a cluster's old order beside the new one.
     """
+    wanted = report.Wanted(accounts, _users(app, users, everybody), users_only)
     if helpformat:
-        for column in report.COLUMNS:
-            click.echo(f"{column.name:<16}{column.about}")
+        for name, about in [(c.name, c.about) for c in (fairtree.COLUMNS if as_slurm else report.COLUMNS)]:
+            click.echo(f"{name:<16}{about}")
+        return
+    if as_slurm:
+        _as_slurm(app, wanted, long, form)
         return
     with app.store() as store:
         ranking, basis = last_ranking(app, store)
         rows = _rows(app, store, ranking, basis)
         notes = _notes(store)
-    wanted = report.Wanted(accounts, _users(app, users, everybody), users_only)
     strangers = report.unknown(rows, wanted)
     if strangers:
         raise FairshareError(
@@ -64,6 +73,15 @@ def shares(
         )
     warn_if_stale(basis, form)
     emit(report.report(report.select(rows, wanted), basis, long=long, notes=notes), form)
+
+
+def _as_slurm(app: App, wanted: report.Wanted, long: bool, form: Form) -> None:
+    with app.store() as store:
+        placed = fair_tree(app.slurm(store).associations())
+    strangers = fairtree.unknown(placed, wanted)
+    if strangers:
+        raise FairshareError(f"Slurm has no account {', '.join(strangers)}; `sacctmgr show account` lists what it has")
+    emit(fairtree.report(fairtree.select(placed, wanted), app.now, long=long), form)
 
 
 def _users(app: App, users: tuple[str, ...], everybody: bool) -> tuple[str, ...] | None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from slurm_fairshare.core.capacity import Past, PastStep
 from slurm_fairshare.core.cluster import Capacity, Job, Picture
 from slurm_fairshare.core.decisions import Decision, Outcome, Recorded
 from slurm_fairshare.core.fairshare import Ranking
+from slurm_fairshare.core.fairtree import Association
 from slurm_fairshare.core.plan import Change, Held
 from slurm_fairshare.core.records import Batch as Batch
 from slurm_fairshare.core.records import TickReport as TickReport
@@ -30,6 +31,9 @@ class Cluster(Protocol):
 
     def picture(self, now: datetime) -> Picture: ...
 
+    def clock(self) -> datetime:
+        """What slurmctld's clock says, in whole seconds, cut off: it starts runs by it."""
+
     def past(self, window: Window) -> Past:
         """When the cluster had which GPUs, and when which node was out of service: for the time before a first tick."""
 
@@ -41,6 +45,9 @@ class Settings(Protocol):
     """QOS, access and priorities: what Slurm holds, and the way to change it."""
 
     def held(self) -> Held: ...
+
+    def associations(self) -> tuple[Association, ...]:
+        """Slurm's own shares and usage: reports compare with them, no decision stands on them."""
 
     def carry_out(self, changes: Sequence[Change]) -> None:
         """Carry the changes out in their order; stop with an error at the first that fails."""
@@ -111,11 +118,14 @@ class Ledger(Protocol):
 class Journal(Protocol):
     """What was decided and done."""
 
-    def lead(self) -> AbstractContextManager[None]:
-        """Hold the cluster's leadership for the block; NotLeading if another daemon holds it."""
+    def lead(self, lease: timedelta | None = None) -> AbstractContextManager[None]:
+        """Hold the cluster's leadership for the block; NotLeading if another daemon holds it.
+
+        With a lease it ends by itself where `assure_lead` is not called for so long (a stopped process)."""
 
     def assure_lead(self) -> None:
-        """NotLeading if leadership was held and is lost: asked right before anything is changed in Slurm."""
+        """NotLeading if leadership was held and is lost or given up, until it is taken anew; nothing where it was
+        never held. Asked right before anything is changed in Slurm."""
 
     def record_tick(self, report: TickReport) -> None: ...
 

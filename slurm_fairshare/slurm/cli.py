@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -10,6 +11,7 @@ from datetime import UTC, datetime
 from slurm_fairshare.core.capacity import Past
 from slurm_fairshare.core.cluster import Job, Node, Picture
 from slurm_fairshare.core.contract import Ladder
+from slurm_fairshare.core.fairtree import Association
 from slurm_fairshare.core.plan import Change, Disallow, Held
 from slurm_fairshare.core.records import Batch
 from slurm_fairshare.core.resources import ChargeRule, Resources
@@ -19,6 +21,7 @@ from slurm_fairshare.errors import SlurmRefused, SlurmUnreadable
 from slurm_fairshare.slurm import changes as changing
 from slurm_fairshare.slurm import hands
 from slurm_fairshare.slurm.accounting import RowReader, Sacct
+from slurm_fairshare.slurm.associations import parse_associations
 from slurm_fairshare.slurm.errands import Errands
 from slurm_fairshare.slurm.events import read_past
 from slurm_fairshare.slurm.nodes import parse_nodes
@@ -30,6 +33,9 @@ DETAILS_AT_MOST = 8
 """How many jobs of one picture are asked for the GPUs on each of their nodes."""
 
 _UNKNOWN_JOB = "invalid job id"
+
+_AS_OF = re.compile(r"data as of (\d{9,11})\b")
+"""slurmctld fills in its own time when it answers."""
 
 
 def _utc_now() -> datetime:
@@ -95,6 +101,13 @@ class CommandLine(Errands):
         jobs = tuple(replace(job, by_node=unsure[job.job_id]) if job.job_id in unsure else job for job in jobs)
         return Picture(self.cluster, now, jobs, nodes)
 
+    def clock(self) -> datetime:
+        text = self.runner.read("scontrol", "show", "config").stdout
+        found = _AS_OF.search(text.partition("\n")[0])
+        if found is None:
+            raise SlurmUnreadable(f'scontrol show config does not say when it was made: "{text.strip()[:200]}"')
+        return datetime.fromtimestamp(int(found.group(1)), UTC)
+
     def past(self, window: Window) -> Past:
         return read_past(self.runner, self.cluster, window)
 
@@ -154,6 +167,10 @@ class CommandLine(Errands):
 
     def held(self, refresh: bool = False) -> Held:
         return self._settings.held(self._clock(), refresh)
+
+    def associations(self) -> tuple[Association, ...]:
+        """Slurm's own shares and usage, for `shares --as-slurm`."""
+        return parse_associations(self.runner.read("scontrol", "-o", "show", "assoc_mgr", "flags=assoc").stdout)
 
     def carry_out(self, changes: Sequence[Change]) -> None:
         if not changes:

@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from slurm_fairshare.core.capacity import Past
 from slurm_fairshare.core.cluster import PENDING, RUNNING, Job, Node, Picture
 from slurm_fairshare.core.contract import Contract, Ladder, pinned
+from slurm_fairshare.core.fairtree import Association as FairTreeAssociation
 from slurm_fairshare.core.plan import (
     AddQos,
     Allow,
@@ -69,6 +70,7 @@ class MemorySlurm:
         self.log: list[str] = []
         self.history = Past()
         self.saved: dict[int, datetime] = {}
+        self.fair_tree: tuple[FairTreeAssociation, ...] = (FairTreeAssociation("root"),)
         self._lifts: dict[int, int] = {}
         self._ladder = ladder or Ladder.default()
         self._rule = rule or ChargeRule()
@@ -240,6 +242,11 @@ class MemorySlurm:
     def held(self, refresh: bool = False) -> Held:  # noqa: ARG002 - as CommandLine has it; nothing is remembered here
         with self._asked("held"):
             return Held(dict(self._qos), tuple(self._associations()))
+
+    def associations(self) -> tuple[FairTreeAssociation, ...]:
+        """Whatever `fair_tree` was set to: the twin has no usage of Slurm's own."""
+        with self._asked("associations"):
+            return self.fair_tree
 
     def carry_out(self, changes: Sequence[Change]) -> None:
         with self._asked("carry_out"):
