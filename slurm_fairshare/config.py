@@ -190,6 +190,12 @@ class DaemonSection(_Section):
     first_poll: Length = Field(
         timedelta(days=8), description="How far back accounting is read when the ledger is empty."
     )
+    max_backoff: Length = Field(
+        timedelta(minutes=5), description="Longest pause before what failed again and again is tried once more."
+    )
+    max_skew: Length = Field(
+        timedelta(seconds=5), description="How far this host's clock may be from slurmctld's before nothing is done."
+    )
 
 
 class Config(BaseSettings):
@@ -202,6 +208,9 @@ class Config(BaseSettings):
     cluster: str = Field("cluster", min_length=1, description="Slurm's ClusterName.")
     database_url: str = Field(
         "postgresql:///fairshare", description="Postgres: postgresql://user:password@host:port/database."
+    )
+    database_timeout: Length = Field(
+        timedelta(minutes=2), description="Time Postgres may take for one statement before it is given up."
     )
     time_zone: str = Field("UTC", description="Zone in which reports cut days and months.")
     log_format: Literal["console", "json"] = Field("console", description="How the daemon writes its log.")

@@ -63,5 +63,9 @@ class StaleData(FairshareError):
     """The data a decision would stand on is too old; nothing is pushed and nobody is stopped on it."""
 
 
+class ClockSkew(FairshareError):
+    """This host's clock and slurmctld's differ; nothing is computed, pushed or stopped by a clock that may be wrong."""
+
+
 class NotLeading(FairshareError):
-    """Another daemon leads this cluster."""
+    """Another daemon leads this cluster, or this one led it and lost the leadership."""

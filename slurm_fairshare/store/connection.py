@@ -13,14 +13,18 @@ from sqlalchemy import Connection, create_engine, text
 from sqlalchemy.exc import DBAPIError
 
 from slurm_fairshare.errors import ConfigError, StoreError, StoreUnreachable
+from slurm_fairshare.store.deadline import PatientConnection
 
 APPLICATION = "slurm-fairshare"
 CONNECT_TIMEOUT = 10  # seconds
 STATEMENT_TIMEOUT = timedelta(minutes=2)
+SILENCE = 10.0
+"""Seconds beyond the limit of a statement after which the server is not waited for any more."""
 UPGRADE = "run `slurm-fairshare database upgrade`"
 
-_UNREACHABLE = ("08", "28", "3D", "53", "57P")
-"""SQLSTATE classes of: connection lost, login refused, no such database, no room, server going down."""
+_UNREACHABLE = ("08", "25006", "28", "3D", "53", "57P", "58")
+"""SQLSTATE classes of: connection lost, a standby, login refused, no such database, no room, server going down, its
+disk fails."""
 
 
 class Database:
@@ -47,9 +51,13 @@ class Database:
             pool_timeout=30,
         )
 
-    def open(self) -> psycopg.Connection[Any]:
-        """A connection outside the pool. Times come back in UTC whatever the server's own zone is."""
-        connection = psycopg.connect(
+    def open(self, patience: float | None = None) -> psycopg.Connection[Any]:
+        """A connection outside the pool. Times come back in UTC whatever the server's own zone is.
+
+        It is given up where the server says nothing for `patience` seconds, or else somewhat longer than a
+        statement may take: then the server itself has not kept its limit.
+        """
+        connection = PatientConnection.connect(
             self.dsn,
             application_name=self._application,
             connect_timeout=CONNECT_TIMEOUT,
@@ -57,6 +65,8 @@ class Database:
             keepalives_interval=10,
             keepalives_count=3,
         )
+        limit = self._limit.total_seconds()
+        connection.patience = patience or (limit + SILENCE if limit else None)
         milliseconds = str(int(self._limit.total_seconds() * 1000))
         connection.execute(
             "select set_config('timezone', 'UTC', false), set_config('statement_timeout', %s, false)",

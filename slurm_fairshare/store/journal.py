@@ -30,6 +30,11 @@ KEEP_TICKS = 240
 """So many of the newest ticks keep their standings; of older ones the first of each hour does."""
 KEEP_HOURLY = timedelta(days=400)
 
+LEAD_PATIENCE = 10.0
+"""Seconds after which a session that says nothing is taken for lost, and the leadership with it."""
+
+_WORD = 0xFFFF_FFFF
+
 STANDING = rows.columns(tables.standing)
 
 
@@ -43,23 +48,28 @@ class JournalStore:
     # --- who leads --------------------------------------------------------------------------------
 
     @contextmanager
-    def lead(self) -> Iterator[None]:
+    def lead(self, lease: timedelta | None = None) -> Iterator[None]:
         """Hold the leadership for the block. It hangs on one session of Postgres, so it ends with this process.
 
-        While it is held, every record of this store makes sure of it first: if that session was lost, the
-        leadership is taken again, or NotLeading says that another daemon has it by now.
+        Every record of a tick or a decision makes sure of it first. A leadership that was lost stays lost, though
+        the lock may be free: another may have led meanwhile, so what was read before is not to be acted on.
         """
         leadership = _Leadership(self.database, self.cluster)
-        leadership.take()
+        leadership.take(lease)
         self._leadership = leadership
         try:
             yield
         finally:
-            self._leadership = None
             leadership.release()
 
+    def led(self) -> bool:
+        """Whether anybody leads the cluster now."""
+        key = lead_key(self.cluster)
+        with self.database.transaction() as connection:
+            return bool(connection.execute(text(_LED), {"high": key >> 32 & _WORD, "low": key & _WORD}).scalar())
+
     def assure_lead(self) -> None:
-        """NotLeading if this store led and does not any more; nothing where it never did."""
+        """NotLeading if this store led and does not any more, until it leads anew; nothing where it never did."""
         if self._leadership is not None:
             self._leadership.assure()
 
@@ -245,14 +255,13 @@ class _Leadership:
         self.database, self.cluster = database, cluster
         self._connection: psycopg.Connection[Any] | None = None
         self._door = Lock()
-        digest = hashlib.sha256(f"slurm-fairshare lead {cluster}".encode()).digest()
-        self._key = int.from_bytes(digest[:8], "big", signed=True)
 
-    def take(self) -> None:
+    def take(self, lease: timedelta | None = None) -> None:
         with self.database.translated():
-            connection = self.database.open()
+            connection = self.database.open(LEAD_PATIENCE)
             connection.autocommit = True
-            row = connection.execute("select pg_try_advisory_lock(%s)", (self._key,)).fetchone()
+            _notice_loss(connection, lease)
+            row = connection.execute("select pg_try_advisory_lock(%s)", (lead_key(self.cluster),)).fetchone()
         if row is None or not row[0]:
             connection.close()
             raise NotLeading(
@@ -267,16 +276,34 @@ class _Leadership:
                     self._connection.execute("select 1")
                     return
                 except psycopg.OperationalError:
-                    # The session is gone and the lock with it; whoever is first has it now.
                     self._connection.close()
                     self._connection = None
-            self.take()
+            raise NotLeading(
+                f"the leadership of cluster {self.cluster} was lost with its session in Postgres; nothing more is "
+                "changed in Slurm until it is taken anew"
+            )
 
     def release(self) -> None:
         """Closing the session gives the lock back, also where Postgres is already gone."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        with self._door:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+
+def lead_key(cluster: str) -> int:
+    """The number of the advisory lock: 64 bits, signed."""
+    digest = hashlib.sha256(f"slurm-fairshare lead {cluster}".encode()).digest()
+    return int.from_bytes(digest[:8], "big", signed=True)
+
+
+def _notice_loss(connection: psycopg.Connection[Any], lease: timedelta | None) -> None:
+    """Let the server end the session soon after it has lost us: by default it would hold the lock for two hours."""
+    wanted = {"tcp_keepalives_idle": 10, "tcp_keepalives_interval": 5, "tcp_keepalives_count": 3}
+    if lease is not None and connection.info.server_version >= 140_000:
+        wanted["idle_session_timeout"] = int(lease.total_seconds() * 1000)
+    for name, value in wanted.items():
+        connection.execute("select set_config(%s, %s, false)", (name, str(value)))
 
 
 def pushed_labels(changes: Sequence[Change]) -> dict[str, int]:
@@ -359,6 +386,14 @@ def _ranking(found: Sequence[rows.Read], since: datetime | None) -> Ranking:
 def _prune(connection: Connection, cluster: str, at: datetime, keep_ticks: int, keep_hourly: timedelta) -> None:
     connection.execute(text(_PRUNE), {"cluster": cluster, "keep": max(keep_ticks, 1) - 1, "oldest": at - keep_hourly})
 
+
+_LED = """
+    select exists (
+        select from pg_locks where locktype = 'advisory' and objsubid = 1 and granted
+        and database = (select oid from pg_database where datname = current_database())
+        and classid::bigint = :high and objid::bigint = :low
+    )
+"""
 
 _NEWEST_TICK = """
     select * from fairshare.tick where cluster = :cluster and (cast(:at as timestamptz) is null or at <= :at)

@@ -70,6 +70,7 @@ class MemoryStore:
         self._decisions: dict[str, Recorded] = {}
         self._outcomes: dict[str, dict[tuple[datetime, Outcome], str]] = {}
         self._led = False
+        self._fenced = False
 
     def close(self) -> None:
         """Nothing to close."""
@@ -383,21 +384,30 @@ class MemoryStore:
     # --- the journal ------------------------------------------------------------------------------
 
     @contextmanager
-    def lead(self) -> Iterator[None]:
+    def lead(self, lease: timedelta | None = None) -> Iterator[None]:  # noqa: ARG002 - no session can be idle here
         if self._led:
             raise NotLeading(
                 f"another daemon leads cluster {self.cluster}; this one stands by and takes over when that one ends"
             )
-        self._led = True
+        self._led, self._fenced = True, False
         try:
             yield
         finally:
-            self._led = False
+            self._led, self._fenced = False, True
+
+    def depose(self) -> None:
+        """What a lost session does: the leadership is free, and who held it is fenced."""
+        self._led, self._fenced = False, True
+
+    def led(self) -> bool:
+        return self._led
 
     def assure_lead(self) -> None:
-        """Nobody can take it away here."""
+        if self._fenced:
+            raise NotLeading(f"the leadership of cluster {self.cluster} was lost; nothing more is changed in Slurm")
 
     def record_tick(self, report: TickReport) -> None:
+        self.assure_lead()
         before = max((at for at in self._ticks if at < report.at), default=None)
         held = {} if before is None else self._labels[before]
         accounts = {account_key(leaf.account) for leaf in report.ranking.leaves}
@@ -455,6 +465,8 @@ class MemoryStore:
     # --- decisions --------------------------------------------------------------------------------
 
     def decide(self, decisions: Sequence[Decision]) -> None:
+        if decisions:
+            self.assure_lead()
         for one in decisions:
             self._decisions.setdefault(one.id, Recorded(one, Outcome.DECIDED, one.at))
             self._outcomes.setdefault(one.id, {(one.at, Outcome.DECIDED): ""})

@@ -239,12 +239,33 @@ def test_the_leadership_ends_with_the_session_and_another_may_take_it(postgres: 
             pass
 
 
-def test_a_leader_whose_session_was_lost_takes_the_lead_again_if_it_is_free(pg: PostgresStore, postgres: str) -> None:
+def test_a_leader_whose_session_was_lost_is_fenced_until_it_leads_anew(pg: PostgresStore, postgres: str) -> None:
     with pg.lead():
         _cut(postgres)
+        for _ in range(2):
+            with pytest.raises(NotLeading, match="lost with its session"):
+                pg.record_tick(report(24))
+    with pytest.raises(NotLeading):
+        pg.assure_lead()
+    with pg.lead():
         pg.record_tick(report(24))
-        with PostgresStore(postgres, CLUSTER) as other, pytest.raises(NotLeading), other.lead():
-            pass
+
+
+def test_who_leads_is_seen_by_everybody(pg: PostgresStore, postgres: str) -> None:
+    with PostgresStore(postgres, CLUSTER) as other, PostgresStore(postgres, "another cluster") as elsewhere:
+        assert not other.led()
+        with pg.lead():
+            assert other.led()
+            assert not elsewhere.led()
+        assert not other.led()
+
+
+def test_a_lease_ends_with_the_silence_of_its_holder(pg: PostgresStore, postgres: str) -> None:
+    """A stopped process keeps its session; the server ends it, so that another can take over."""
+    with pg.lead(lease=timedelta(seconds=1)), PostgresStore(postgres, CLUSTER) as other:
+        threading.Event().wait(2)
+        with other.lead(), pytest.raises(NotLeading):
+            pg.assure_lead()
 
 
 def test_a_leader_that_was_replaced_stops_nobody_any_more(pg: PostgresStore, postgres: str) -> None:
