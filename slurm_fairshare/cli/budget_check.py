@@ -20,7 +20,7 @@ from slurm_fairshare.cli.budget_edit import (
 )
 from slurm_fairshare.cli.editing import Make, capacity_now, last_id, read_file
 from slurm_fairshare.cli.options import HELP, config_option, output_options
-from slurm_fairshare.cli.output import emit, working
+from slurm_fairshare.cli.output import emit, working, write
 from slurm_fairshare.cli.ports import Store
 from slurm_fairshare.core.edits import Sets, check_addition, replace_all
 from slurm_fairshare.core.fairshare import Ranked, Ranking, Standing
@@ -28,7 +28,7 @@ from slurm_fairshare.core.plan import unbudgeted_accounts, unknown_accounts
 from slurm_fairshare.core.tree import Changeset, Tree, tree_at
 from slurm_fairshare.daemon.tick import recompute
 from slurm_fairshare.reports import budget_check, budget_preview
-from slurm_fairshare.reports.table import Form
+from slurm_fairshare.reports.table import Form, Style
 from slurm_fairshare.store.facts import managers_now
 
 
@@ -57,7 +57,11 @@ def check(context: click.Context, app: App, file: Path | None, ask_slurm: bool, 
         held = managers_now(store.manager_changes())
         absent = store.cannot_manage(sorted({role for _, role in held}))
     rows = budget_check.findings(changesets, app.now, slurm, held, absent)
-    emit(budget_check.report(rows, app.now, what), form)
+    report = budget_check.report(rows, app.now, what)
+    if form.style is Style.TABLE and form.header and not form.fields:
+        write(budget_check.told_rows(rows, report, form.width))
+    else:
+        emit(report, form)
     severities = {row.severity for row in rows}
     context.exit(2 if budget_check.ERROR in severities else 1 if budget_check.WARNING in severities else 0)
 

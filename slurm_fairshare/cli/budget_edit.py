@@ -11,9 +11,10 @@ from slurm_fairshare.cli.editing import Asked, Make, edit_options, last_id, reas
 from slurm_fairshare.cli.options import HELP, config_option, dry_run_option
 from slurm_fairshare.cli.output import say
 from slurm_fairshare.core import edits
-from slurm_fairshare.core.edits import check_cancel, is_below, read_child, read_path, refuse_outdated, told
+from slurm_fairshare.core.edits import check_cancel, is_below, read_child, read_path, refuse_outdated
 from slurm_fairshare.core.tree import Changeset, tree_at
 from slurm_fairshare.store.facts import managers_now
+from slurm_fairshare.units import moment
 
 share_option = click.option("--share", "weight", type=click.FloatRange(min=0), metavar="N", help="Its weight.")
 account_option = click.option("--account", metavar="A", help="Slurm account of a leaf; its name without.")
@@ -170,11 +171,8 @@ def cancel(app: App, changeset: int, reason: str, expect: int | None, dry_run: b
             new = store.add_changeset(
                 app.user, reason, app.now, {}, expected_last_id=last, created=app.now, cancels=changeset
             )
-        say(
-            [
-                f"{'Would cancel' if dry_run else f'Changeset {new.id} by {new.author} cancels'} changeset {changeset} "
-                f"of {planned.author} below {', '.join(told(parent) for parent in sorted(planned.sets))}: {reason}"
-            ]
-        )
+        done = "Would cancel" if dry_run else f"Changeset {new.id} by {new.author} cancels"
+        say([f"{done} changeset {changeset} of {planned.author}: {reason}"])
         shown = Changeset(new.id, new.author, new.reason, new.created, planned.effective, planned.sets, changeset)
-        show(app, store, (*changesets, shown), shown, before, dry_run=dry_run)
+        above = f"From {moment(planned.effective)} on, in place of what was planned:"
+        show(app, store, (*changesets, shown), shown, before, above)

@@ -9,11 +9,11 @@ import rich_click as click
 from slurm_fairshare.cli.app import App, pass_app
 from slurm_fairshare.cli.editing import capacity_now
 from slurm_fairshare.cli.options import HELP, config_option, output_options, point_in_time
-from slurm_fairshare.cli.output import emit
+from slurm_fairshare.cli.output import emit, write
 from slurm_fairshare.core.edits import read_path, state_after
 from slurm_fairshare.core.tree import Changeset, Tree, tree_at
 from slurm_fairshare.reports import budget_log, budgets
-from slurm_fairshare.reports.table import Form
+from slurm_fairshare.reports.table import Form, Style
 from slurm_fairshare.units import moment
 
 
@@ -29,7 +29,12 @@ def log(app: App, path: str, since: str | None, form: Form) -> None:
     where = read_path(path)
     with app.store() as store:
         changesets = store.changesets()
-    emit(budget_log.report(budget_log.log_rows(changesets, app.now, start, where), app.now, start, where), form)
+    rows = budget_log.log_rows(changesets, app.now, start, where)
+    report = budget_log.report(rows, app.now, start, where)
+    if form.style is Style.TABLE and form.header and not form.fields:
+        write(budget_log.told_rows(rows, report, form.width))
+    else:
+        emit(report, form)
 
 
 @click.command(context_settings=HELP)

@@ -84,7 +84,9 @@ def record(app: App, asked: Asked, make: Make) -> Changeset | None:
             check_addition(changesets, new, None)
         else:
             new = store.add_changeset(new.author, new.reason, at, sets, expected_last_id=last, created=new.created)
-        show(app, store, (*changesets, new), new, before, dry_run=asked.dry_run)
+        done = "Would change" if asked.dry_run else f"Changeset {new.id} by {new.author}"
+        above = f"{done}, in force from {moment(new.effective)}: {new.reason}"
+        show(app, store, (*changesets, new), new, before, above)
     return new
 
 
@@ -109,13 +111,9 @@ def changes_something(sets: Sets, tree: Tree) -> bool:
     )
 
 
-def show(
-    app: App, store: Store, changesets: tuple[Changeset, ...], new: Changeset, before: Tree, *, dry_run: bool
-) -> None:
+def show(app: App, store: Store, changesets: tuple[Changeset, ...], new: Changeset, before: Tree, above: str) -> None:
     """What the edit does, in every unit, and what is planned on top of it."""
     after = tree_at(changesets, new.effective)
-    done = "Would change" if dry_run else f"Changeset {new.id} by {new.author}"
-    above = f"{done}, in force from {moment(new.effective)}: {new.reason}"
     later = tuple(
         f"Changeset {one.id} ({one.author}, from {moment(one.effective)}) replaces it again, at least in part; "
         f"`slurm-fairshare budget cancel {one.id}` would keep it from doing so."

@@ -7,10 +7,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from rich.text import Text
+
 from slurm_fairshare.core.edits import in_words, told
 from slurm_fairshare.core.tree import Changeset, Tree, build, not_cancelled, sets_at, tree_at
 from slurm_fairshare.errors import BudgetError
-from slurm_fairshare.reports.table import Column, Report
+from slurm_fairshare.reports.table import Column, Report, paragraphs
 from slurm_fairshare.store.facts import ManagerChange
 from slurm_fairshare.units import moment, percent
 
@@ -110,7 +112,7 @@ def _accounts(tree: Tree, slurm: Slurm) -> Iterator[Finding]:
             yield Finding(WARNING, "unknown-account", leaf.path, words)
     for account in sorted(slurm.unbudgeted):
         if tree.leaf_of(account) is None:
-            words = f"account {account} has users in Slurm and is in nobody's budget: its jobs rank behind all others"
+            words = f"account {account} has users in Slurm and is in nobody's budget: nothing is owed to it"
             yield Finding(WARNING, "unbudgeted-account", "", words)
 
 
@@ -158,3 +160,12 @@ def report(rows: tuple[Finding, ...], now: datetime, what: str = "the budgets in
         facts={"at": now, **counts},
         empty="Nothing to say about them.",
     )
+
+
+def told_rows(rows: tuple[Finding, ...], heading: Report[Finding], width: int | None) -> Text:
+    """For people: each finding whole."""
+    lines = [Text(line, style="dim") for line in heading.above]
+    for row in rows:
+        where = f", {row.path}" if row.path else ""
+        lines += [Text(f"{row.severity}: {row.kind}{where}", style=_paint(row) or "bold"), Text(f"  {row.words}")]
+    return paragraphs(lines or [Text(heading.empty)], width)

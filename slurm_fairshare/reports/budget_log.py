@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from rich.text import Text
+
 from slurm_fairshare.core.edits import in_words, is_below, told
 from slurm_fairshare.core.tree import Changeset, join
-from slurm_fairshare.reports.table import Column, Report
+from slurm_fairshare.reports.table import Column, Form, Report, paragraphs, render
 from slurm_fairshare.units import moment
 
 
@@ -90,3 +92,21 @@ def report(rows: tuple[LogRow, ...], now: datetime, since: datetime | None = Non
         facts={"since": since, "path": path, "at": now, "zone": "UTC"},
         empty="No edit is recorded there.",
     )
+
+
+def told_rows(rows: tuple[LogRow, ...], heading: Report[LogRow], width: int | None) -> Text:
+    """For people: each edit whole, however long its reason."""
+    if not rows:
+        return render(heading, Form(width=width))
+    lines = [Text(line, style="dim") for line in heading.above]
+    for row in rows:
+        change = row.change
+        planned = "" if change.effective <= change.created else f", from {moment(change.effective)}"
+        state = "" if row.state == "done" else f" ({row.state})"
+        lines += [
+            Text(""),
+            Text(f"{change.id}  {change.author}, {moment(change.created)}{planned}{state}", style="bold"),
+        ]
+        lines += [Text(f"   {words}") for words in (*row.words, f"Why: {change.reason}")]
+    lines += [Text(""), *(Text(line, style="dim") for line in heading.below)]
+    return paragraphs(lines, width)

@@ -74,7 +74,7 @@ _SIDES: tuple[Column[Any], ...] = SIDES
 
 COLUMNS: tuple[Column[Preview], ...] = (
     _BY_NAME["Budget"],
-    Column("Change", _changed, "added, retired, changed, or nothing", spare=4),
+    Column("Change", _changed, "added, retired, changed, or nothing", spare=5),
     *(_BY_NAME[name] for name in ("Share", "OfParent", "OfCluster", "GPUhPerDay")),
     Column(
         "Ranks",
@@ -82,8 +82,8 @@ COLUMNS: tuple[Column[Preview], ...] = (
         "place of the account now, right after the edit, and had the edit held through all the window",
         right=True,
     ),
-    Column("InTime", lambda row: row.standing_then, "how it would stand then, with what it has used", spare=1),
-    Column("Account", lambda row: row.account, "Slurm account", elastic=True, spare=3),
+    Column("InTime", lambda row: row.standing_then, "how it would stand then, with what it has used", spare=2),
+    Column("Account", lambda row: row.account, "Slurm account", elastic=True, spare=4),
     *_SIDES,
     Column("RankNow", lambda row: row.rank_now, "place of the account now", right=True),
     Column("RankNext", lambda row: row.rank_next, "place right after the edit", right=True),

@@ -184,20 +184,25 @@ SIDES: tuple[Column[Difference], ...] = (
 )
 DIFFERENCES: tuple[Column[Difference], ...] = (
     Column("Budget", lambda row: row.path, "path of the node", elastic=True),
-    Column("Change", lambda row: row.kind, "added, retired, changed, or where it moved", elastic=True),
+    Column(
+        "Change",
+        lambda row: row.kind,
+        "added, retired, changed, or where it moved; in the table without the other path",
+        tell=lambda row: row.kind.partition(" from ")[0].partition(" to ")[0],
+    ),
     Column(
         "Share",
         lambda row: _arrow(row, lambda one: _weight(one.node.weight)),
         "weight among the siblings, before and after",
         right=True,
-        spare=1,
+        spare=3,
     ),
     Column(
         "OfParent",
         lambda row: _arrow(row, lambda one: percent(one.of_parent)),
         "part of the parent's, before and after",
         right=True,
-        spare=2,
+        spare=1,
     ),
     Column(
         "OfCluster",
@@ -211,7 +216,7 @@ DIFFERENCES: tuple[Column[Difference], ...] = (
         "GPU-hours a day at present capacity, before and after",
         right=True,
     ),
-    Column("Account", lambda row: row.account, "Slurm account", elastic=True, spare=3),
+    Column("Account", lambda row: row.account, "Slurm account", elastic=True, spare=4),
     *SIDES,
     Column("Words", lambda row: row.words, "the same as a sentence", spare=9),
 )

@@ -300,6 +300,17 @@ def wrap(line: Text, width: int | None) -> list[Text]:
     return [Text(part, style=line.style) for part in parts]
 
 
+def paragraphs(lines: Sequence[Text], width: int | None) -> Text:
+    """Sentences for people, each wrapped below its own indentation, with nothing in them that a terminal obeys."""
+    found = []
+    for line in lines:
+        words = _one_line(line.plain)
+        indent = " " * (len(words) - len(words.lstrip(" ")))
+        room = None if width is None else max(width - len(indent), SHORTEST)
+        found += [Text(indent + part.plain, style=line.style) for part in wrap(Text(words.lstrip(" ")), room)]
+    return Text("").join([part for line in found for part in (line, Text("\n"))])
+
+
 def _shown(column: Column[Row], row: Row) -> str:
     value = column.get(row)
     if column.tell is not None:
