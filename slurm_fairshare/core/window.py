@@ -100,12 +100,13 @@ def overlap_seconds(run: Run, window: Window, now: datetime) -> int:
     """
     if run.start is None:
         return 0
-    start = max(_whole(run.start), _whole(window.start))
-    end = min(_whole(run.end if run.end is not None else now), _whole(window.end))
+    start = max(whole_second(run.start), whole_second(window.start))
+    end = min(whole_second(run.end if run.end is not None else now), whole_second(window.end))
     return max(0, end - start)
 
 
-def _whole(at: datetime) -> int:
+def whole_second(at: datetime) -> int:
+    """The second since 1970 in which the moment lies."""
     return math.floor(at.timestamp())
 
 

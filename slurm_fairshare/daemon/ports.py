@@ -25,6 +25,12 @@ class Accounting(Protocol):
     def runs(self, window: Window) -> Batch:
         """Every attempt that overlaps the window, with its own start and end, not cut to the window."""
 
+    def reported(self, window: Window) -> Mapping[tuple[str, str], int]:
+        """sreport's GPU-seconds by account key and user, over whole hours."""
+
+    def suspended(self, window: Window) -> Mapping[str, int]:
+        """By run key: seconds inside the window in which the run was suspended."""
+
 
 class Cluster(Protocol):
     """The queue and the nodes, from slurmctld."""

@@ -28,6 +28,7 @@ from slurm_fairshare.slurm.nodes import parse_nodes
 from slurm_fairshare.slurm.queue import EXCLUDED, Table, detail_by_node, doubtful, parse_jobs, release_of
 from slurm_fairshare.slurm.run import Runner
 from slurm_fairshare.slurm.settings import Memo, ProcessMemo, SettingsReader
+from slurm_fairshare.slurm.sreport import reported
 
 DETAILS_AT_MOST = 8
 """How many jobs of one picture are asked for the GPUs on each of their nodes."""
@@ -83,6 +84,12 @@ class CommandLine(Errands):
         sacct = Sacct(self.runner, self._row_reader)
         runs, rejected = sacct.runs(window)
         return Batch(window, runs, rejected)
+
+    def reported(self, window: Window) -> Mapping[tuple[str, str], int]:
+        return reported(self.runner, self.cluster, window)
+
+    def suspended(self, window: Window) -> Mapping[str, int]:
+        return Sacct(self.runner, self._row_reader).suspended(window)
 
     def _row_reader(self) -> RowReader:
         if self._rule.dominant and self._whole is None:

@@ -32,7 +32,8 @@ from slurm_fairshare.core.plan import (
 from slurm_fairshare.core.records import Batch
 from slurm_fairshare.core.resources import ChargeRule, Resources
 from slurm_fairshare.core.runs import Run
-from slurm_fairshare.core.window import Window
+from slurm_fairshare.core.tree import account_key
+from slurm_fairshare.core.window import Window, overlap_seconds
 from slurm_fairshare.errors import SlurmError, SlurmRefused
 from slurm_fairshare.slurm.hands import with_note
 from slurm_fairshare.slurm.pin import contract_of
@@ -214,6 +215,21 @@ class MemorySlurm:
             waiting = (self._row(job, "") for job in self._jobs.values() if job.job_id not in self._open)
             chosen = [run for run in (*self._runs.values(), *waiting) if _selected(run, window)]
             return Batch(window, tuple(sorted(chosen, key=lambda run: (run.start or run.submit, run.job_id, run.key))))
+
+    def reported(self, window: Window) -> Mapping[tuple[str, str], int]:
+        """As sreport would have it; this twin suspends nothing."""
+        found: dict[tuple[str, str], int] = {}
+        with self._asked("reported"):
+            for run in self._runs.values():
+                seconds = overlap_seconds(run, window, self.now)
+                if seconds and run.held.gpu_count:
+                    key = (account_key(run.account), run.user)
+                    found[key] = found.get(key, 0) + run.held.gpu_count * seconds
+        return found
+
+    def suspended(self, window: Window) -> Mapping[str, int]:  # noqa: ARG002 - as CommandLine has it
+        with self._asked("suspended"):
+            return {}
 
     # --- Cluster
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from slurm_fairshare.core.audit import Basis, Counted, counted
 from slurm_fairshare.core.capacity import PastStep
 from slurm_fairshare.core.cluster import Capacity, Job, Picture
 from slurm_fairshare.core.contract import Ladder
@@ -23,6 +24,7 @@ from slurm_fairshare.core.runs import Run
 from slurm_fairshare.core.tree import Changeset, account_key
 from slurm_fairshare.core.window import Step, Weight, Window, milli_gpu_seconds, overlap_seconds
 from slurm_fairshare.errors import NotLeading, StoreError
+from slurm_fairshare.store.breakdown import Used
 from slurm_fairshare.store.budgets import Sets
 from slurm_fairshare.store.facts import Adjustment, Failure, Holding, ManagerChange, Rejected, TickFacts
 from slurm_fairshare.store.journal import KEEP_HOURLY, KEEP_TICKS, pushed_labels
@@ -258,19 +260,53 @@ class MemoryStore:
         return tuple((hour, self.charges(hour, now)) for hour in window.hours())
 
     def _counted(self) -> Iterator[Run]:
-        """What each run counts; the rule stands in words at the view fairshare.run_usage."""
+        return (run for run, _ in self._counted_on())
+
+    def _counted_on(self) -> Iterator[tuple[Run, Basis]]:
+        """What each run counts and on what basis; the rule stands in words at the view fairshare.run_usage."""
         shown = [] if self._picture is None else list(self._shown(self._picture))
         known = [run for run in self._all_runs() if run.start is not None]
         for run in known:
-            yield run if run.end is not None or self._open_ended(run, shown) else self._capped(run)
+            if run.end is not None:
+                yield run, Basis.ENDED
+            elif self._open_ended(run, shown):
+                yield run, Basis.RUNNING
+            else:
+                yield self._capped(run), Basis.RUNAWAY
         for run in shown:
             parts_of_it = [old for old in known if _of(old, run.job_id, run.start)]
             if all(old.state == RESIZING for old in parts_of_it):
                 ends = [old.end for old in parts_of_it if old.end is not None]
-                yield replace(run, start=max([*ends, *([run.start] if run.start else [])]))
+                yield replace(run, start=max([*ends, *([run.start] if run.start else [])])), Basis.QUEUE
         for (job_id, start), seen in self._sightings.items():
             if not any(_of(old, job_id, start) for old in known):
-                yield replace(seen.run, end=seen.last_seen)
+                yield replace(seen.run, end=seen.last_seen), Basis.SIGHTING
+
+    def counted(self, window: Window, now: datetime) -> tuple[Counted, ...]:
+        found = []
+        for run, basis in self._counted_on():
+            one = counted(run)
+            reaches = one is not None and one.start < window.end and (one.until or now) > window.start
+            if one is not None and reaches:
+                found.append(replace(one, basis=basis, state="" if not one.key else one.state))
+        return tuple(sorted(found, key=lambda one: (one.start, one.job_id, one.key)))
+
+    def used(self, parts: Sequence[Window], by: Collection[str], now: datetime) -> tuple[Used, ...]:
+        groups: dict[tuple[int, str, str, str, str, bool], list[int]] = {}
+        for run in self._counted():
+            for index, part in enumerate(parts):
+                seconds = overlap_seconds(run, part, now)
+                for kind, gpus in (run.held.gpus if "type" in by else {"": run.held.gpu_count}).items():
+                    if seconds and (gpus or run.milli_gpus):
+                        key = (index, *_grouped(run, by), kind, run.charged)
+                        sums = groups.setdefault(key, [0, 0, 0])
+                        sums[0] += gpus * seconds
+                        sums[1] += run.milli_gpus * seconds
+                        sums[2] += 1
+        return tuple(
+            Used(parts[key[0]], *key[1:], sums[0], None if "type" in by else sums[1], sums[2])
+            for key, sums in sorted(groups.items())
+        )
 
     def _open_ended(self, run: Run, shown: Iterable[Run]) -> bool:
         """Whether a run without an end goes on: the picture shows it alive, or cannot know it yet."""
@@ -520,6 +556,14 @@ def _joined(read: Window, new: Window) -> Window:
     start = min(read.start, new.start) if new.end >= read.start else read.start
     end = max(read.end, new.end) if new.start <= read.end else read.end
     return Window(start, end)
+
+
+def _grouped(run: Run, by: Collection[str]) -> tuple[str, str, str]:
+    return (
+        account_key(run.account) if "account" in by else "",
+        run.user if "user" in by else "",
+        run.qos if "qos" in by else "",
+    )
 
 
 def _of(run: Run, job_id: int, start: datetime | None) -> bool:

@@ -8,6 +8,7 @@ from typing import Self
 
 from slurm_fairshare.core.contract import Ladder
 from slurm_fairshare.core.resources import ChargeRule
+from slurm_fairshare.store.breakdown import BreakdownStore
 from slurm_fairshare.store.budgets import BudgetStore
 from slurm_fairshare.store.connection import APPLICATION, STATEMENT_TIMEOUT, Database
 from slurm_fairshare.store.history import HistoryStore
@@ -15,7 +16,7 @@ from slurm_fairshare.store.journal import JournalStore
 from slurm_fairshare.store.ledger import LedgerStore
 
 
-class PostgresStore(LedgerStore, BudgetStore, JournalStore, HistoryStore):
+class PostgresStore(LedgerStore, BudgetStore, JournalStore, HistoryStore, BreakdownStore):
     """Implements the Store port. Safe to share between threads. Nothing is opened before it is used.
 
     `rule` and `ladder` are the site's: they value the capacity, and what the queue shows before accounting does.
@@ -36,6 +37,7 @@ class PostgresStore(LedgerStore, BudgetStore, JournalStore, HistoryStore):
         BudgetStore.__init__(self, database, cluster)
         JournalStore.__init__(self, database, cluster)
         HistoryStore.__init__(self, database, cluster)
+        BreakdownStore.__init__(self, database, cluster)
 
     def close(self) -> None:
         """Close the connections; the store can still be used and opens new ones."""
