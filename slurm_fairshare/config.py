@@ -125,7 +125,9 @@ class RebalanceSection(_Section):
     enabled: bool = Field(True, description="Whether the daemon stops runs at all.")
     interval: Length = Field(timedelta(seconds=5), description="Time between two passes of the daemon.")
     hysteresis: float = Field(0.10, ge=0, description="How far the ratio must be apart before anybody yields.")
-    preemptors: int = Field(2, ge=0, description="Blocked jobs at the head of the queue that are served in a pass.")
+    preemptors: int = Field(
+        2, ge=0, description="Jobs that room is made for in a pass, and blocked jobs of each leaf that are looked at."
+    )
     lane_preemptors: int = Field(8, ge=0, description="Debug jobs served in a pass, apart from these.")
     max_per_pass: int = Field(32, ge=1, description="Runs stopped in one pass at the most.")
     max_per_hour: int = Field(600, ge=1, description="Runs stopped in an hour at the most.")

@@ -216,10 +216,6 @@ class _Served(Enum):
     LEFT_OUT = 3
 
 
-_COUNTS = frozenset({_Served.MADE_ROOM, _Served.BLOCKED})
-"""A job counts as a preemptor if it is blocked, whether or not room can be made for it."""
-
-
 class _Pass:
     """The working state of one pass; nothing of it outlives the call."""
 
@@ -249,15 +245,26 @@ class _Pass:
         scene.advance(now)
 
     def run(self) -> Pass:
+        """Debug jobs one after the other; of the others the first blocked ones of each leaf.
+
+        A leaf is compared with its siblings whatever place its programme has in the queue. Were only the first
+        jobs of the whole queue looked at, a starved leaf of a programme that has had its due would wait for the
+        programme's turn, while its sibling runs on over target.
+        """
         left = {True: self.rules.lane_preemptors, False: self.rules.preemptors}
         seen: set[int] = set()
+        looked_at: dict[str, int] = {}
         for job in self.waiting:
             lane = self._in_lane(job)
-            if left[lane] <= 0 or job.het_leader in seen:
+            account = "" if lane else account_key(job.account)
+            open_looks = left[lane] if lane else self.rules.preemptors - looked_at.get(account, 0)
+            if min(left[lane], open_looks) <= 0 or job.het_leader in seen:
                 continue
             if job.het_leader:
                 seen.add(job.het_leader)
-            left[lane] -= self._serve_all(job, left[lane])
+            made, blocked = self._serve_all(job, min(left[lane], open_looks))
+            left[lane] -= made + blocked if lane else made
+            looked_at[account] = looked_at.get(account, 0) + made + blocked
             if left[True] <= 0 and left[False] <= 0:
                 break
         return Pass(tuple(self.decisions), tuple(self.declined))
@@ -268,16 +275,17 @@ class _Pass:
             known = self.in_lane[job.qos] = in_lane(job, self.ladder, self.lane)
         return known
 
-    def _serve_all(self, job: Job, most: int) -> int:
-        """Serve the job, or so many tasks of an array; how many of them were blocked."""
-        blocked = placed = 0
+    def _serve_all(self, job: Job, most: int) -> tuple[int, int]:
+        """Serve the job, or so many tasks of an array: for how many room was made, how many stay blocked."""
+        made = blocked = placed = 0
         for _ in range(self._tasks(job)):
             served = self._serve(job, placed)
-            blocked += served in _COUNTS
+            made += served is _Served.MADE_ROOM
+            blocked += served is _Served.BLOCKED
             placed += served is _Served.PLACED
-            if served in {_Served.BLOCKED, _Served.LEFT_OUT} or blocked >= most:
+            if served in {_Served.BLOCKED, _Served.LEFT_OUT} or made >= most:
                 break
-        return blocked
+        return made, blocked
 
     def _tasks(self, job: Job) -> int:
         if job.array_size < 2:

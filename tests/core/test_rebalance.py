@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from slurm_fairshare.core.cluster import Job, Node, Picture
 from slurm_fairshare.core.contract import DebugLane, Priority
 from slurm_fairshare.core.decisions import Decision, Outcome, Recorded, Rule, in_words
-from slurm_fairshare.core.fairshare import Ranking
+from slurm_fairshare.core.fairshare import Ranking, Standing, ranked
 from slurm_fairshare.core.rebalance import Pass, Rules, Why, rebalance
 from slurm_fairshare.core.resources import Resources
 from slurm_fairshare.core.tree import Share, build
@@ -464,3 +464,23 @@ def test_a_pass_later_protection_ends_and_the_run_yields() -> None:
     later = replace(pic, at=NOW + timedelta(seconds=10))
     order = ranking(TREE, poor=0.2, rich=1.8)
     assert rebalance(later, order, NOW, LADDER, None, Rules(), (), NOW + timedelta(seconds=10)).decisions
+
+
+def test_a_leaf_is_compared_with_its_sibling_whatever_place_their_programme_has() -> None:
+    """Two blocked jobs of a programme that comes first do not hide the starved leaf of one that comes later."""
+    tree = build(
+        {
+            "": (Share("one", 1), Share("two", 1)),
+            "one": (Share("lead", 1, "lead"),),
+            "two": (Share("rich", 1, "rich"), Share("poor", 1, "poor")),
+        }
+    )
+    standings = {
+        "one": Standing(100, 95, 0.5), "one/lead": Standing(100, 95, 0.5), "two": Standing(100, 100, 0.5),
+        "two/rich": Standing(50, 90, 0.25), "two/poor": Standing(50, 10, 0.25),
+    }  # fmt: skip
+    ranking = Ranking(tree, standings, ranked(tree, standings))
+    ahead = [job(20 + n, "lead", 8, priority=900_000) for n in range(2)]
+    pic = picture(TWO, *full(), *ahead, job(30, "poor", 8))
+    result = rebalance(pic, ranking, NOW, LADDER, None, Rules(), (), NOW)
+    assert [one.preemptor.job_id for one in result.decisions if one.preemptor] == [30]
