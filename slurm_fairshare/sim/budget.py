@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import islice
 
 from slurm_fairshare.core import cluster
 from slurm_fairshare.core.contract import Contract, DebugLane, Ladder, Priority, Rung
@@ -189,18 +190,8 @@ class Budget(Policy):
         return job.tag
 
     def stirs(self, job: Job) -> bool:
-        """Debug jobs, and whoever joins one of the first groups behind them: nobody else is looked at."""
-        if not job.charged:
-            return False
-        heads = 0
-        for group in self.engine.waiting.order():
-            if group.key == job.group:
-                return True
-            if group.live and isinstance(group.key, tuple) and group.key[0] != "lane":
-                heads += group.live
-                if heads >= 2 * self.knobs.rules.preemptors:
-                    return False
-        return True
+        """Debug jobs, and the first of a standing: nobody else is looked at."""
+        return job.charged and (job.limited_by is not None or job.stream is None or job.stream.group.live <= 3)
 
     def rebalance(self, now: int) -> bool:
         if self.ranking is None:
@@ -230,28 +221,25 @@ class Budget(Policy):
         self.engine.claim(job, place, until)
 
     def _waiting(self) -> Iterator[cluster.Job]:
-        """The first pending jobs in order, as far as a pass may look."""
-        rules = self.knobs.rules
+        """The first pending jobs of each standing in order, as far as a pass may look."""
         self._pending: dict[int, Job] = {}
-        lane, general = 4 * rules.lane_preemptors, 4 * rules.preemptors
+        # Room that is being made for somebody is spoken for, however deep in the queue that job stands.
+        for job in list(self.engine.claims.values()):
+            yield self._asking(job)
+        most = {"lane": self.knobs.rules.lane_preemptors, "large": 2, "leaf": 3}
         for group in self.engine.waiting.order():
             if not group.live:
                 continue
             assert isinstance(group.key, tuple)  # noqa: S101
-            in_lane = group.key[0] == "lane"
             if group.key[0] == "unallocated":
                 return
-            for job in group.in_order():
+            for job in islice(group.in_order(), most[group.key[0]]):
                 if job.limited_by is not None and not self.may_start(job):
                     break
-                if lane < 1 if in_lane else general < 1:
-                    break
-                lane -= in_lane
-                general -= not in_lane
+                if job.claim:
+                    continue
                 self._pending[job.number] = job
                 yield self._asking(job)
-            if general < 1:
-                return
 
     # --- core's picture of things -------------------------------------------------------------------
 

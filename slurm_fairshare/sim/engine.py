@@ -277,9 +277,10 @@ class Engine:
         self.floor = Floor(machine)
         self.waiting = Waiting()
         self.running: dict[int, Job] = {}
-        self.loose_on: list[dict[int, Job]] = [{} for _ in machine.nodes]
-        """Natively preemptible runs by node."""
-        self.loose_count = 0
+        self.loose: dict[int, Job] = {}
+        """Natively preemptible runs in the order of their start."""
+        self.claims: dict[int, Job] = {}
+        """Pending jobs that room is being made for."""
         self.limited: dict[Hashable, int] = {}
         self.now = 0
         self.runs = Runs()
@@ -543,9 +544,7 @@ class Engine:
         self.floor.add(place, run, job.planned_end, job.shape.cpus, job.shape.memory, loose=job.loose)
         self.running[run] = job
         if job.loose:
-            self.loose_count += 1
-            for node, _ in place:
-                self.loose_on[node][run] = job
+            self.loose[run] = job
         if job.limited_by is not None:
             self.limited[job.limited_by] = self.limited.get(job.limited_by, 0) + spec.gpus
         self.ledger.usage(spec.account, now, spec.gpus, charged=job.charged)
@@ -589,9 +588,7 @@ class Engine:
 
     def _no_longer_loose(self, job: Job) -> None:
         if job.loose:
-            self.loose_count -= 1
-            for node, _ in job.place:
-                del self.loose_on[node][job.run]
+            del self.loose[job.run]
 
     def tell(self, job: Job, how: Ended) -> int:
         """Tell a run to go. It saves if it asked for a notice, and gives its room back after KillWait."""
@@ -652,18 +649,20 @@ class Engine:
         if job.claim:
             self.drop_claim(job)
         job.claim, job.claim_until = place, until + self.timing.settle
+        self.claims[job.number] = job
         self.floor.promise(place, 1)
 
     def drop_claim(self, job: Job) -> None:
         self.floor.promise(job.claim, -1)
         job.claim = ()
+        del self.claims[job.number]
 
     # --- the scheduler ----------------------------------------------------------------------------
 
     def _pass(self, *, whole: bool) -> None:
         """Start what can start, in order. Not `whole`: up to the first job that is blocked."""
         floor, policy, waiting = self.floor, self.policy, self.waiting
-        if not waiting.count or (not floor.total_free and not self.loose_count):
+        if not waiting.count or (not floor.total_free and not self.loose):
             return
         self.passes += 1
         whole = whole and policy.backfill
@@ -687,7 +686,7 @@ class Engine:
                     heapq.heapreplace(heap, (after.arrival, after, stream))
                 else:
                     heapq.heappop(heap)
-            if not floor.total_free and not self.loose_count:
+            if not floor.total_free and not self.loose:
                 return
 
     def _attempt(self, job: Job, stream: Stream, scan: _Scan) -> Job | object | None:
@@ -710,30 +709,32 @@ class Engine:
             barred.used(place, end)
             return stream.after(job.position, NEVER)
         preempts = self.policy.native and self.policy.may_preempt(job)
-        if preempts and self.loose_count:
+        if preempts and self.loose:
             place = self.floor.room(job.shape, soft=True, barred=barred, end=end)
             if place is not None:
-                self._preempt_for(job, place)
+                self._preempt_for(job, barred, end)
                 return stream.after(job.position + 1, NEVER) or _STOP
         return self._blocked(job, stream, scan, barred, preempts)
 
     def _attempt_claimed(self, job: Job, stream: Stream) -> Job | object | None:
-        self.floor.promise(job.claim, -1)
+        """A job that room was made for starts in it, or somewhere else; else it has some time to wait."""
+        claim = job.claim
+        self.drop_claim(job)
         place = self.floor.room(job.shape, soft=False)
         if place is not None:
-            job.claim = ()
             self._start(job, place)
             return stream.head()
         if self.now < job.claim_until:
-            self.floor.promise(job.claim, 1)
+            job.claim = claim
+            self.claims[job.number] = job
+            self.floor.promise(claim, 1)
             return stream.after(job.position + 1, NEVER) or _STOP
-        job.claim = ()
         return job
 
     def _blocked(
         self, job: Job, stream: Stream, scan: _Scan, barred: Barred | None, preempts: bool
     ) -> Job | object | None:
-        soft = preempts and self.loose_count > 0
+        soft = preempts and bool(self.loose)
         if barred is not None and self.floor.room(job.shape, soft=soft, barred=barred, end=0) is not None:
             # A shorter job of the same shape could go where nodes are kept for later.
             return stream.after(job.position + 1, barred.latest - self.now) or _STOP
@@ -748,21 +749,29 @@ class Engine:
                 scan.barred.keep(self.floor, found[1], found[0], job.shape.each)
         return _STOP
 
-    def _preempt_for(self, job: Job, place: Place) -> None:
-        """Take loose runs off the nodes, the youngest first as preempt_youngest_first has it."""
+    def _preempt_for(self, job: Job, barred: Barred | None, end: int) -> None:
+        """Take loose runs away as Slurm does with preempt_youngest_first: one after another, the youngest first,
+        until the job fits somewhere; those that are not on its nodes are spared."""
+        offered: dict[int, int] = {}
+        shape = job.shape
+        for run in reversed(self.loose.values()):
+            for node, gpus in run.place:
+                offered[node] = offered.get(node, 0) + gpus
+            place = self.floor.room_with(shape, offered, barred, end)
+            if place is not None:
+                self._take_from(job, place)
+                return
+        raise AssertionError("what fits with all loose runs gone did not fit when they were taken one by one")
+
+    def _take_from(self, job: Job, place: Place) -> None:
+        lacking = {node: self.floor.lacking(node, gpus) for node, gpus in place}
         gone = self.now
-        free, floor = self.floor.free.count, self.floor
-        for node, gpus in place:
-            lacking = gpus - free[node] - max(0, floor.leaving[node] - floor.held[node])
-            if not job.shape.plain:
-                lacking = max(lacking, 1)
-            victims = sorted(self.loose_on[node].values(), key=lambda run: (-run.start, run.run))
-            for victim in victims:
-                if lacking <= 0:
-                    break
-                if not victim.leaving:
-                    lacking -= sum(amount for where, amount in victim.place if where == node)
-                    gone = max(gone, self.tell(victim, Ended.PREEMPTED))
+        for run in list(reversed(self.loose.values())):
+            if any(lacking.get(node, 0) > 0 or (node in lacking and not job.shape.plain) for node, _ in run.place):
+                for node, gpus in run.place:
+                    if node in lacking:
+                        lacking[node] -= gpus
+                gone = max(gone, self.tell(run, Ended.PREEMPTED))
         self.claim(job, place, gone)
 
     # --- figures ----------------------------------------------------------------------------------

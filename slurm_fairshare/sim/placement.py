@@ -8,7 +8,7 @@ what a job under contract sees: free GPUs and those of runs that are preempted a
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from slurm_fairshare.sim.jobs import Machine
 
@@ -197,6 +197,33 @@ class Floor:
             some >>= step + 1
             level += 1
         return None
+
+    def room_with(self, shape: Shape, offered: Mapping[int, int], barred: Barred | None, end: int) -> Place | None:
+        """Where the job fits if so many GPUs of loose runs are given up on each node; None if nowhere yet."""
+        free, each = self.free.count, shape.each
+        special = self.promised | barred.mask if barred is not None else self.promised
+        allowed = shape.mask & self.up
+        if shape.count == 1:
+            nodes = [node for node in offered if allowed >> node & 1]
+        else:
+            nodes = [node for node in range(len(self.size)) if allowed >> node & 1]
+        found = []
+        for node in nodes:
+            level = free[node] + offered.get(node, 0)
+            if level < each:
+                continue
+            if special >> node & 1 and not self._may_use(node, each, level, barred, end):
+                continue
+            if shape.plain or self._holds(shape, node, soft=True):
+                found.append((level, node))
+        if len(found) < shape.count:
+            return None
+        found.sort()
+        return self._cut([node for _, node in found[: shape.count]], shape)
+
+    def lacking(self, node: int, gpus: int) -> int:
+        """GPUs that must still be given up on the node for a job that wants so many there."""
+        return gpus - self.free.count[node] + max(0, self.held[node] - self.leaving[node])
 
     def _cut(self, found: list[int], shape: Shape) -> Place:
         if len(found) == 1:
