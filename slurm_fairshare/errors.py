@@ -59,6 +59,10 @@ class StoreUnreachable(StoreError):
     """Postgres does not answer, or refuses the connection."""
 
 
+class StoreDenied(StoreError):
+    """Postgres answered that this role may not see or do that."""
+
+
 class StaleData(FairshareError):
     """The data a decision would stand on is too old; nothing is pushed and nobody is stopped on it."""
 

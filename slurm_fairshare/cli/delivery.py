@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import rich_click as click
 
 from slurm_fairshare.cli.app import App, pass_app
 from slurm_fairshare.cli.options import HELP, config_option, list_option, output_options
 from slurm_fairshare.cli.output import emit
 from slurm_fairshare.cli.period import moment_of, period_options, window_of
-from slurm_fairshare.cli.ports import Store
 from slurm_fairshare.core.tree import account_key
-from slurm_fairshare.core.waits import Wait, waits_of_queue, waits_of_runs
-from slurm_fairshare.core.window import Window
 from slurm_fairshare.errors import FairshareError
 from slurm_fairshare.reports import delivery as delivery_report
 from slurm_fairshare.reports import habits as habits_report
@@ -21,9 +16,6 @@ from slurm_fairshare.reports import pyramid as pyramid_report
 from slurm_fairshare.reports import waits as waits_report
 from slurm_fairshare.reports.measured import measured
 from slurm_fairshare.reports.table import Form
-
-BEFORE = timedelta(days=7)
-"""So far before a period runs are read to tell which of its runs follow a requeue."""
 
 account_option = list_option(
     "-A", "--account", "accounts", metavar="ACCOUNTS", help="Only these accounts or nodes, comma separated."
@@ -98,20 +90,10 @@ def waits(
         asked, moment_of(app, before) if before else None, moment_of(app, after) if after else None
     )
     with app.store() as store:
-        found = _waits(app, store, asked)
+        found = waits_report.gathered(store, asked, app.config.job_classes, app.config.ladder)
     wanted = tuple(account_key(name) for name in accounts)
     rows = waits_report.wait_rows(found, parts, teams=teams or bool(accounts), accounts=wanted)
     emit(waits_report.report(rows, parts, app.config.job_classes, teams=teams or bool(accounts)), form)
-
-
-def _waits(app: App, store: Store, asked: Window) -> tuple[Wait, ...]:
-    """Waits that ended in the period, and those of the last picture that go on, if it lies in the period."""
-    classes = app.config.job_classes
-    ended = waits_of_runs(store.runs(Window(asked.start - BEFORE, asked.end)), classes)
-    picture = store.latest_queue()
-    if picture is None or not asked.start <= picture.at <= asked.end:
-        return ended
-    return (*ended, *waits_of_queue(picture, classes, app.config.ladder))
 
 
 @click.command(context_settings=HELP)

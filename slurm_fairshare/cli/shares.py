@@ -15,10 +15,8 @@ from slurm_fairshare.errors import FairshareError
 from slurm_fairshare.reports import fairtree
 from slurm_fairshare.reports import shares as report
 from slurm_fairshare.reports.table import Form
-from slurm_fairshare.reports.ticks import account_notes
+from slurm_fairshare.reports.ticks import account_notes, failure_notes
 from slurm_fairshare.reports.words import Basis
-from slurm_fairshare.store.facts import TickFacts
-from slurm_fairshare.units import moment
 
 
 @click.command(cls=SlurmLike, context_settings={"help_option_names": ["--help", "--usage"]})
@@ -105,13 +103,3 @@ def _notes(store: Store) -> tuple[str, ...]:
     if tick is None:
         return ()
     return (*account_notes(tick.unknown_accounts, tick.unbudgeted_accounts), *failure_notes(tick))
-
-
-def failure_notes(tick: TickFacts) -> tuple[str, ...]:
-    if not tick.failures:
-        return ()
-    last = tick.failures[-1]
-    return (
-        f"Since then {len(tick.failures)} {'tick has' if len(tick.failures) == 1 else 'ticks have'} failed, "
-        f"the last at {moment(last.at)} while it was to {last.phase}: {last.error}",
-    )

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from slurm_fairshare.core.cluster import Capacity
 from slurm_fairshare.core.decisions import Recorded
-from slurm_fairshare.core.delivery import Delivery, deliveries, hourly, stretches
+from slurm_fairshare.core.delivery import Delivery, Stretch, deliveries, hourly, stretches
 from slurm_fairshare.core.demand import EVERYBODY
 from slurm_fairshare.core.lost import Lost, lost_work
 from slurm_fairshare.core.resources import MILLI
@@ -83,8 +83,8 @@ class Period:
 
 @dataclass(frozen=True)
 class Measured:
-    """Deliveries by tree key and of the whole under ROOT; `hours` are what their tuples count. `tree` is the one in
-    force at the end."""
+    """Deliveries by tree key and of the whole under ROOT; `hours` are what their tuples count, `stretches` the same
+    hours with what they are made of. `tree` is the one in force at the end."""
 
     period: Period
     hours: tuple[Window, ...]
@@ -92,6 +92,7 @@ class Measured:
     deliveries: Mapping[str, Delivery]
     lost: tuple[Lost, ...]
     holdings: tuple[Holding, ...]
+    stretches: tuple[Stretch, ...] = ()
 
 
 def period_of(store: History, asked: Window) -> Period:
@@ -133,4 +134,5 @@ def measured(store: History, asked: Window, now: datetime, checkpoint_interval: 
         deliveries=deliveries(found),
         lost=lost_work(store.decisions(known.start), store.runs(known), known.start, known.end, checkpoint_interval),
         holdings=store.holdings(known, now),
+        stretches=found,
     )

@@ -10,6 +10,7 @@ from slurm_fairshare.core.plan import describe
 from slurm_fairshare.core.rebalance import Declined
 from slurm_fairshare.core.records import TickReport
 from slurm_fairshare.reports.why import because, told_to_yield
+from slurm_fairshare.store.facts import TickFacts
 from slurm_fairshare.units import duration, moment
 
 
@@ -28,6 +29,17 @@ def account_notes(unknown: Sequence[str], unbudgeted: Sequence[str]) -> tuple[st
             f"In Slurm but in nobody's budget: {names}. Their jobs rank behind; bind them to a leaf to change that."
         )
     return tuple(notes)
+
+
+def failure_notes(tick: TickFacts) -> tuple[str, ...]:
+    """Whether ticks have failed since the last that was recorded."""
+    if not tick.failures:
+        return ()
+    last = tick.failures[-1]
+    return (
+        f"Since then {len(tick.failures)} {'tick has' if len(tick.failures) == 1 else 'ticks have'} failed, "
+        f"the last at {moment(last.at)} while it was to {last.phase}: {last.error}",
+    )
 
 
 def tick_sentences(report: TickReport) -> list[str]:

@@ -4,16 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Protocol
 
 from slurm_fairshare.core.classes import Classes, Kind
-from slurm_fairshare.core.waits import Wait, percentile
+from slurm_fairshare.core.cluster import Picture
+from slurm_fairshare.core.contract import Ladder
+from slurm_fairshare.core.runs import Run
+from slurm_fairshare.core.waits import Wait, percentile, waits_of_queue, waits_of_runs
 from slurm_fairshare.core.window import Window
 from slurm_fairshare.reports.table import Column, Report
 from slurm_fairshare.units import duration, moment
 
 ALL = "all"
 KINDS = tuple(kind.value for kind in Kind)
+
+BEFORE = timedelta(days=7)
+"""So far before a period runs are read to tell which of its runs follow a requeue."""
+
+
+class Runs(Protocol):
+    """What is asked of the store."""
+
+    def runs(self, window: Window) -> tuple[Run, ...]: ...
+
+    def latest_queue(self) -> Picture | None: ...
+
+
+def gathered(store: Runs, asked: Window, classes: Classes, ladder: Ladder) -> tuple[Wait, ...]:
+    """Waits that ended in the period, and those of the last picture that go on, if it lies in the period."""
+    ended = waits_of_runs(store.runs(Window(asked.start - BEFORE, asked.end)), classes)
+    picture = store.latest_queue()
+    if picture is None or not asked.start <= picture.at <= asked.end:
+        return ended
+    return (*ended, *waits_of_queue(picture, classes, ladder))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, Protocol
 
 from slurm_fairshare.core.cluster import Job
 from slurm_fairshare.core.decisions import Decision, Outcome, Recorded, Rule, Side
@@ -21,6 +21,36 @@ from slurm_fairshare.units import duration, moment
 
 MOST_AHEAD = 5
 """So many of the jobs ahead are named; the others are counted."""
+
+JOB = re.compile(r"([0-9]{1,15})(?:_[0-9]{1,15}|\+[0-9]{1,15})?")
+"""A job as squeue prints it: 123, 123_4 (array task), 123+1 (part of a heterogeneous job)."""
+
+LABELS_BACK = timedelta(days=7)
+"""So far back decisions are looked through for a label."""
+
+
+class Decisions(Protocol):
+    """What is asked of the store about one job."""
+
+    def decisions(self, since: datetime) -> tuple[Recorded, ...]: ...
+
+    def decisions_about(self, job_id: int) -> tuple[Recorded, ...]: ...
+
+
+def number_of(label: str, rows: Sequence[QueueRow]) -> int:
+    """A task of an array has a number of its own behind its label; the queue tells it while the job is there."""
+    found = JOB.fullmatch(label)
+    if found is None:
+        raise ValueError(f"{label!r} is no job number")
+    return next((row.job.job_id for row in rows if row.job.label == label), int(found.group(1)))
+
+
+def decided(store: Decisions, label: str, number: int, now: datetime) -> tuple[Recorded, ...]:
+    """Decisions by the job's number, and recent ones by its label: a task's own number is not in its label, and
+    nobody knows it any more once the task has left the queue."""
+    found = {one.decision.id: one for one in store.decisions_about(number)}
+    named = (one for one in store.decisions(now - LABELS_BACK) if names(one, label))
+    return tuple({**{one.decision.id: one for one in named}, **found}.values())
 
 
 @dataclass(frozen=True, slots=True)

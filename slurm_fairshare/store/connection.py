@@ -12,7 +12,7 @@ from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy import Connection, create_engine, text
 from sqlalchemy.exc import DBAPIError
 
-from slurm_fairshare.errors import ConfigError, StoreError, StoreUnreachable
+from slurm_fairshare.errors import ConfigError, StoreDenied, StoreError, StoreUnreachable
 from slurm_fairshare.store.deadline import PatientConnection
 
 APPLICATION = "slurm-fairshare"
@@ -25,6 +25,10 @@ UPGRADE = "run `slurm-fairshare database upgrade`"
 _UNREACHABLE = ("08", "25006", "28", "3D", "53", "57P", "58")
 """SQLSTATE classes of: connection lost, a standby, login refused, no such database, no room, server going down, its
 disk fails."""
+
+
+# As SET TRANSACTION READ ONLY and SET LOCAL ROLE, in one statement.
+_READ_AS = "select set_config('transaction_read_only', 'on', true), set_config('role', :role, true)"
 
 
 class Database:
@@ -42,6 +46,7 @@ class Database:
         self._application = application
         self._limit = statement_timeout or timedelta(0)
         self._checked = False
+        self._reader: str | None = None
         self._engine = create_engine(
             "postgresql+psycopg://",
             creator=self.open,
@@ -75,6 +80,10 @@ class Database:
         connection.commit()
         return connection
 
+    def read_only(self, role: str = "none") -> None:
+        """From now on every transaction only reads, and does so with the rights of this role (`none`: of the login)."""
+        self._reader = role
+
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
         """One transaction, committed at the end of the block and rolled back on any error.
@@ -93,6 +102,8 @@ class Database:
     def unchecked(self) -> Iterator[Connection]:
         """A transaction that does not ask which version the schema has."""
         with self.translated(), self._engine.begin() as connection:
+            if self._reader is not None:
+                connection.execute(text(_READ_AS), {"role": self._reader})
             yield connection
 
     @contextmanager
@@ -119,7 +130,7 @@ class Database:
             case "42P01" | "3F000" | "42703":
                 return StoreError(f"the database at {self._place} lacks something ({words}); {UPGRADE}")
             case "42501":
-                return StoreError(f"this Postgres role may not do that: {words}; use one that may, or ask an admin")
+                return StoreDenied(f"this Postgres role may not do that: {words}; use one that may, or ask an admin")
             case "57014":
                 return StoreError(
                     f"Postgres at {self._place} took longer than {self._limit.total_seconds():g}s for one statement "
