@@ -10,11 +10,12 @@ import os
 import shlex
 import tomllib
 from datetime import timedelta
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from slurm_fairshare.core.classes import Classes
@@ -200,6 +201,74 @@ class DaemonSection(_Section):
     )
 
 
+class WebSection(_Section):
+    """The dashboard."""
+
+    listen: str = Field("127.0.0.1:8080", description="Address and port it listens on.")
+    root_path: str = Field("", description='Path under which a proxy shows it, such as "/fairshare"; empty for "/".')
+    user_header: str | None = Field(
+        None,
+        description="Header in which the site's proxy says who is signed in, such as "
+        '"X-Remote-User"; without it whoever reaches the address may look.',
+    )
+    trusted_proxies: tuple[str, ...] = Field(
+        ("127.0.0.1", "::1"),
+        description="Addresses and networks that user_header is believed from; no other may ask then.",
+    )
+    strangers: Literal["reader", "nothing"] = Field(
+        "reader",
+        description="What somebody without a role in Postgres sees, where roles are set up: what readers do, or nothing.",
+    )
+    refresh: Length = Field(
+        timedelta(seconds=5),
+        description="How long an answer serves everybody before Postgres is asked whether there was a new tick.",
+    )
+    history: Length = Field(timedelta(days=30), description="How far back pages show what was owed and delivered.")
+    page_rows: int = Field(50, ge=1, le=1000, description="Jobs on one page of a queue.")
+
+    @field_validator("listen")
+    @classmethod
+    def _address(cls, value: str) -> str:
+        host, colon, port = value.rpartition(":")
+        if not (colon and host and port.isdecimal() and int(port) < 65_536):
+            raise ValueError(f'{value!r} is no address: write "127.0.0.1:8080", "[::]:8080" or "0.0.0.0:8080"')
+        return value
+
+    @field_validator("root_path")
+    @classmethod
+    def _begins_with_slash(cls, value: str) -> str:
+        value = value.rstrip("/")
+        if value and not value.startswith("/"):
+            raise ValueError('it begins with a slash, such as "/fairshare"')
+        return value
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for one in value:
+            try:
+                ip_network(one)
+            except ValueError as error:
+                raise ValueError(f"{one!r} is no address and no network: write 10.0.0.7 or 10.0.0.0/24") from error
+        return value
+
+    @field_validator("refresh", "history")
+    @classmethod
+    def _some_time(cls, value: timedelta) -> timedelta:
+        return _positive(value)
+
+    @property
+    def host_and_port(self) -> tuple[str, int]:
+        host, _, port = self.listen.rpartition(":")
+        return host.strip("[]"), int(port)
+
+    @model_validator(mode="after")
+    def _somebody_sees_something(self) -> WebSection:
+        if self.user_header is None and self.strangers == "nothing":
+            raise ValueError('strangers = "nothing" needs user_header: without it everybody is a stranger')
+        return self
+
+
 class Config(BaseSettings):
     """All settings. Unknown names are errors, so that a misspelt one cannot pass unseen."""
 
@@ -224,6 +293,7 @@ class Config(BaseSettings):
     large: LargeSection = Field(default_factory=lambda: LargeSection())
     slurm: SlurmSection = Field(default_factory=lambda: SlurmSection())
     daemon: DaemonSection = Field(default_factory=lambda: DaemonSection())
+    web: WebSection = Field(default_factory=lambda: WebSection())
 
     @field_validator("time_zone")
     @classmethod
