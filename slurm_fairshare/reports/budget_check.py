@@ -81,7 +81,7 @@ def _sums(tree: Tree) -> Iterator[Finding]:
         for whole in (1.0, 100.0):
             near = 0.75 * whole <= total <= 1.25 * whole and not math.isclose(total, whole, rel_tol=1e-9)
             if near and len(children) > 1:
-                one = children[0]
+                one = max(children, key=lambda child: child.weight)
                 part = percent(one.weight / total)
                 words = (
                     f"the shares below add up to {total:g}, not to {whole:g}; as weights that is fine, and "
