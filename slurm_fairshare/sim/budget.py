@@ -48,6 +48,8 @@ class Knobs:
     lane: DebugLane | None = field(default_factory=DebugLane)
     rules: Rules = field(default_factory=Rules)
     large: LargeJobs | None = field(default_factory=LargeJobs)
+    reservations: int = 1
+    """Blocked jobs that backfill keeps nodes for until the running jobs' limits end (QOS flag NoReserve: 0)."""
     pool: int = 0
     """Nodes that take only debug and unallocated jobs."""
     evicts: bool = True
@@ -69,6 +71,7 @@ class Budget(Policy):
         self.knobs = knobs or Knobs()
         self.name = name
         self.rebalances = self.knobs.evicts
+        self.reservations = self.knobs.reservations
 
     def begin(self, engine: Engine) -> None:
         super().begin(engine)
