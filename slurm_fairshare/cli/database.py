@@ -46,6 +46,16 @@ def status(app: App) -> None:
 
 
 @database.command(context_settings=HELP)
+@config_option
+@pass_app
+def rebuild(app: App) -> None:
+    """Make the hourly roll-ups of usage anew from the runs. `audit` says when that is needed: never, in good health."""
+    with app.store() as store, working("summing every run"):
+        differed, made = store.differing_rollups(), store.rebuild_rollups()
+    say([f"{made} hours of accounts were summed anew; {differed} had differed from their runs."])
+
+
+@database.command(context_settings=HELP)
 @click.option(
     "--readers",
     type=click.Choice(["all", "budgets"]),

@@ -8,6 +8,8 @@ import rich_click as click
 
 from slurm_fairshare import __version__
 from slurm_fairshare.cli import (
+    adjust,
+    audit,
     budget,
     database,
     decisions,
@@ -19,6 +21,7 @@ from slurm_fairshare.cli import (
     settings,
     shares,
     steps,
+    usage,
     why,
 )
 from slurm_fairshare.cli.app import App
@@ -46,8 +49,8 @@ class Commands(click.RichGroup):
 def main(context: click.Context) -> None:
     """Budgets, fair-share and a minimum-runtime contract for a GPU cluster run by Slurm.
 
-    Look: shares, queue, why, decisions, budget show. Look back: delivery, pyramid,
-    waits, habits. Act: budget load, tick, rebalance, apply, daemon.
+    Look: shares, queue, why, decisions, budget show. Look back: usage, delivery,
+    pyramid, waits, habits, audit. Act: budget load, tick, rebalance, apply, daemon.
     """
     context.ensure_object(App)
 
@@ -67,6 +70,9 @@ for command in (
     delivery.pyramid,
     delivery.waits,
     delivery.habits,
+    usage.usage,
+    audit.audit,
+    adjust.adjust,
     budget.budget,
     steps.tick,
     steps.rebalance,

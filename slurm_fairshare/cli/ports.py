@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
+from slurm_fairshare.core.audit import Counted
 from slurm_fairshare.core.cluster import Picture
 from slurm_fairshare.core.decisions import Recorded
 from slurm_fairshare.core.tree import Changeset, Share
 from slurm_fairshare.core.window import Weight, Window
 from slurm_fairshare.daemon.ports import Store as DaemonStore
 from slurm_fairshare.reports.measured import History
-from slurm_fairshare.store.facts import ManagerChange, TickFacts
+from slurm_fairshare.store.breakdown import Used
+from slurm_fairshare.store.facts import Adjustment, ManagerChange, TickFacts
 from slurm_fairshare.store.memo import Facts
 
 
@@ -27,6 +29,30 @@ class Store(DaemonStore, Facts, History, Protocol):
 
     def usage_by_user(self, window: Window, weight: Weight, now: datetime) -> Mapping[tuple[str, str], float]:
         """Charged GPU-seconds by account (lower-case key) and user, weighted as `usage` is."""
+
+    def used(self, parts: Sequence[Window], by: Collection[str], now: datetime) -> tuple[Used, ...]:
+        """What was used in each of the adjacent parts, grouped by the dimensions named."""
+
+    def counted(self, window: Window, now: datetime) -> tuple[Counted, ...]:
+        """Every run that overlaps the window, as it counts."""
+
+    def differing_rollups(self) -> int:
+        """Hours of accounts whose roll-up is not what the runs say."""
+
+    def rebuild_rollups(self) -> int:
+        """Make the hourly roll-ups anew; says how many hours of accounts there are."""
+
+    def adjustments(self, window: Window) -> tuple[Adjustment, ...]: ...
+
+    def add_adjustment(
+        self,
+        account: str,
+        milli_gpu_seconds: int,
+        at: datetime,
+        author: str,
+        reason: str,
+        expires: datetime | None = None,
+    ) -> Adjustment: ...
 
     def decisions_about(self, job_id: int) -> tuple[Recorded, ...]: ...
 

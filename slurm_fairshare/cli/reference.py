@@ -16,6 +16,8 @@ import click
 from slurm_fairshare.cli.main import main as program
 from slurm_fairshare.config import PLACES, Config
 from slurm_fairshare.reports import (
+    adjustments,
+    audit,
     budget_check,
     budget_log,
     budget_preview,
@@ -30,6 +32,7 @@ from slurm_fairshare.reports import (
     queue,
     settings,
     shares,
+    usage,
     waits,
 )
 from slurm_fairshare.reports.table import Column, json_key
@@ -42,6 +45,9 @@ FIELDS: dict[str, Sequence[Column[Any]]] = {
     "pyramid": pyramid.COLUMNS,
     "waits": waits.COLUMNS,
     "habits": habits.COLUMNS,
+    "usage": usage.COLUMNS,
+    "audit": audit.COLUMNS,
+    "adjust": adjustments.COLUMNS,
     "budget show": budgets.COLUMNS,
     "budget log": budget_log.COLUMNS,
     "budget diff": budgets.DIFFERENCES,

@@ -11,7 +11,7 @@ import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 
 from slurm_fairshare.core.runs import Run
 
@@ -54,6 +54,36 @@ class Window:
             mark += HOUR
         edges.append(self.end)
         return tuple(Window(a, b) for a, b in itertools.pairwise(edges) if a < b)
+
+
+PERIODS = ("hour", "day", "month")
+
+
+def calendar(window: Window, period: str, zone: tzinfo) -> tuple[Window, ...]:
+    """The window cut where an hour, a day or a month of the zone's calendar begins; the ends may be shorter.
+
+    A day in which clocks change has 23 or 25 hours; the hour that comes twice is two parts.
+    """
+    parts = []
+    start = window.start
+    while start < window.end:
+        end = min(_next_begin(start, period, zone), window.end)
+        parts.append(Window(start, end))
+        start = end
+    return tuple(parts)
+
+
+def _next_begin(at: datetime, period: str, zone: tzinfo) -> datetime:
+    """When the period after the one that holds the moment begins, in UTC."""
+    local = at.astimezone(zone)
+    if period == "hour":
+        within = timedelta(minutes=local.minute, seconds=local.second, microseconds=local.microsecond)
+        return at.astimezone(UTC) - within + HOUR
+    if period == "day":
+        following = local.date() + timedelta(days=1)
+    else:
+        following = (local.date().replace(day=1) + timedelta(days=32)).replace(day=1)
+    return datetime(following.year, following.month, following.day, tzinfo=zone).astimezone(UTC)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import random
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
+from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -18,6 +19,7 @@ from slurm_fairshare.core.window import (
     Step,
     Weight,
     Window,
+    calendar,
     milli_gpu_seconds,
     overlap_seconds,
     pieces,
@@ -155,3 +157,58 @@ def test_a_step_function_is_unknown_before_its_first_step() -> None:
 def test_the_step_in_force_when_the_window_opens_counts_from_there() -> None:
     found = pieces([Step(at(-500), 8.0)], Window(at(0), at(100)))
     assert found == (Piece(Window(at(0), at(100)), 8.0),)
+
+
+BERLIN = ZoneInfo("Europe/Berlin")
+
+
+def begins(window: Window, period: str, zone: tzinfo = BERLIN) -> list[str]:
+    return [part.start.astimezone(zone).isoformat(timespec="minutes") for part in calendar(window, period, zone)]
+
+
+def test_a_day_has_23_or_25_hours_where_clocks_change() -> None:
+    spring = Window(datetime(2026, 3, 28, 23, tzinfo=UTC), datetime(2026, 3, 30, 22, tzinfo=UTC))
+    assert [part.seconds / 3600 for part in calendar(spring, "day", BERLIN)] == [23, 24]
+    autumn = Window(datetime(2026, 10, 24, 22, tzinfo=UTC), datetime(2026, 10, 25, 23, tzinfo=UTC))
+    assert [part.seconds / 3600 for part in calendar(autumn, "day", BERLIN)] == [25]
+
+
+def test_the_hour_that_comes_twice_is_two_buckets() -> None:
+    night = Window(datetime(2026, 10, 24, 23, 30, tzinfo=UTC), datetime(2026, 10, 25, 2, 10, tzinfo=UTC))
+    assert begins(night, "hour") == [
+        "2026-10-25T01:30+02:00",
+        "2026-10-25T02:00+02:00",
+        "2026-10-25T02:00+01:00",
+        "2026-10-25T03:00+01:00",
+    ]
+
+
+def test_the_window_is_168_hours_whatever_the_clocks_do() -> None:
+    for now in (datetime(2026, 3, 30, 12, tzinfo=BERLIN), datetime(2026, 10, 26, 12, tzinfo=BERLIN)):
+        assert Window.lookback(now, timedelta(days=7)).seconds == 168 * 3600
+
+
+def test_a_month_begins_at_the_zones_midnight() -> None:
+    window = Window(datetime(2026, 11, 29, tzinfo=UTC), datetime(2027, 1, 2, tzinfo=UTC))
+    assert begins(window, "month") == ["2026-11-29T01:00+01:00", "2026-12-01T00:00+01:00", "2027-01-01T00:00+01:00"]
+
+
+def test_hours_begin_on_the_half_hour_where_the_zone_does() -> None:
+    window = Window(datetime(2026, 11, 29, 0, 10, tzinfo=UTC), datetime(2026, 11, 29, 2, 0, tzinfo=UTC))
+    kolkata = ZoneInfo("Asia/Kolkata")
+    assert begins(window, "hour", kolkata) == [
+        "2026-11-29T05:40+05:30",
+        "2026-11-29T06:00+05:30",
+        "2026-11-29T07:00+05:30",
+    ]
+
+
+@given(st.integers(0, 3 * 365 * 86_400), st.integers(1, 40 * 86_400), st.sampled_from(["hour", "day", "month"]))
+def test_the_calendars_parts_touch_and_cover_the_window(start: int, length: int, period: str) -> None:
+    window = Window(
+        datetime.fromtimestamp(1_750_000_000 + start, UTC), datetime.fromtimestamp(1_750_000_000 + start + length, UTC)
+    )
+    for zone in (BERLIN, ZoneInfo("Australia/Lord_Howe"), ZoneInfo("Asia/Kolkata"), UTC):
+        parts = calendar(window, period, zone)
+        assert (parts[0].start, parts[-1].end) == (window.start, window.end)
+        assert all(a.end == b.start and a.seconds > 0 for a, b in pairwise(parts))
