@@ -35,7 +35,8 @@ def may_yield(
     Inside one leaf only a higher in-team priority counts. Between leaves the two ancestors just below their
     lowest common one are compared: the victim's side is over target and behind by more than the hysteresis.
     A debug-lane job may take from any other leaf over target, but not from another debug job, and not from a
-    side that could take it back at once: else two jobs could stop each other in turn for ever.
+    side that is ahead of its own by more than half the hysteresis: by the whole it could take it back, and two jobs
+    would stop each other in turn as often as the ratios tremble.
     """
     sides = diverging(mine.path, theirs.path)
     if sides is None:
@@ -46,7 +47,8 @@ def may_yield(
         return Permission(Rule.UNDER_SERVED, *sides)
     if not theirs.standing.over_target or not in_lane(preemptor, ladder, lane) or in_lane(run, ladder, lane):
         return None
-    return None if is_ahead(other, one, hysteresis) else Permission(Rule.DEBUG_LANE, mine.path, theirs.path)
+    near = not one.ratio - other.ratio > hysteresis / 2
+    return Permission(Rule.DEBUG_LANE, mine.path, theirs.path) if near else None
 
 
 def is_ahead(one: Standing, other: Standing, hysteresis: float) -> bool:

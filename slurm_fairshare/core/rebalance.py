@@ -410,7 +410,7 @@ class _Pass:
         waiting = self._waits_for_earlier(made, before)
         if waiting is not None:
             return self._decline(job, *waiting, _Served.BLOCKED)
-        yielding = self._yielding(job, leaf, {one.decision.victim.job_id for one in made})
+        yielding = self._yielding(job, leaf, {one.decision.victim.job_id for one in made} | self._took_from(job))
         found = self._search(needs, yielding)
         if found is None:
             return self._decline(job, Why.NOBODY_YIELDS, self._nobody(leaf, len(yielding)), _Served.BLOCKED)
@@ -493,6 +493,15 @@ class _Pass:
                 if run.start is not None:
                     self._starts.setdefault(_family(run), []).append(run.start)
         return sorted(self._starts.get(_family(job), ()))
+
+    def _took_from(self, job: Job) -> set[int]:
+        """Jobs for which this one was stopped within the hour: it does not stop them in turn, whatever the ratios."""
+        mine, hour = job.het_leader or job.job_id, self.now - timedelta(hours=1)
+        return {
+            one.decision.preemptor.job_id
+            for one in self.recent
+            if one.decision.victim.job_id == mine and one.decision.preemptor and one.decision.at > hour
+        }
 
     def _waits_for_earlier(self, earlier: Sequence[Recorded], placed: int) -> tuple[Why, str] | None:
         """Room made for the job is given time to be used; `placed` tasks of its array stand in it already."""
