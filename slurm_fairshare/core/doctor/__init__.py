@@ -67,7 +67,7 @@ def examine(facts: Facts) -> Examination:
     """Make every check whose sources could be read."""
     made = [check for check in CHECKS if not check.needs & facts.unread.keys()]
     found = [finding for check in made for finding in check.findings(facts)]
-    found += [_unread(source, reason) for source, reason in facts.unread.items()]
+    found += _unread(facts)
     names = {check.name for check in made}
     return Examination(
         findings=tuple(sorted(found, key=lambda finding: -finding.severity)),
@@ -76,13 +76,26 @@ def examine(facts: Facts) -> Examination:
     )
 
 
-def _unread(source: Source, reason: str) -> Finding:
-    left_out = sum(source in check.needs for check in CHECKS)
+def _unread(facts: Facts) -> list[Finding]:
+    """One finding for each reason: a daemon that is down takes several sources with it."""
+    by_reason: dict[str, list[Source]] = {}
+    for source in Source:
+        if source in facts.unread:
+            by_reason.setdefault(facts.unread[source], []).append(source)
+    return [_not_read(reason, sources) for reason, sources in by_reason.items()]
+
+
+def _not_read(reason: str, sources: list[Source]) -> Finding:
+    left_out = sum(bool(check.needs & set(sources)) for check in CHECKS)
     checks = f"{left_out} {'check was' if left_out == 1 else 'checks were'} not made"
-    line = shell(_REMEDY.get(source, "scontrol ping; sacctmgr ping"))
-    severity = Severity.WARNING if source in _MILD else Severity.ERROR
-    wrong = f"Not read: {source.words}: {reason} ({checks})"
-    return Finding(UNREAD, severity, source.value, wrong, UNREAD_WHY, line)
+    return Finding(
+        UNREAD,
+        Severity.WARNING if _MILD.issuperset(sources) else Severity.ERROR,
+        ",".join(source.value for source in sources),
+        f"Not read: {'; '.join(source.words for source in sources)}. {reason} ({checks})",
+        UNREAD_WHY,
+        shell(_REMEDY.get(sources[0], "scontrol ping; sacctmgr ping")),
+    )
 
 
 __all__ = [

@@ -16,6 +16,8 @@ NO_NORMAL_ALL_MEANS_ALL: Final = (26, 5, 0)
 
 FLAGS: Final = "PriorityFlags=NO_NORMAL_ASSOC,NO_NORMAL_QOS,CALCULATE_RUNNING"
 
+MULTIFACTOR: Final = "priority/multifactor"
+
 CHECKS = Checks("Order of the queue")
 check = CHECKS.check
 
@@ -36,6 +38,11 @@ def flags(facts: Facts) -> frozenset[str]:
     return shown | {"no_normal_assoc", "no_normal_qos"}
 
 
+def multifactor(facts: Facts) -> bool:
+    """Whether the other settings of the order mean anything: without multifactor Slurm does not even show them."""
+    return facts.config.text("PriorityType") == MULTIFACTOR
+
+
 @check(
     "priority-type",
     ERROR,
@@ -44,9 +51,9 @@ def flags(facts: Facts) -> frozenset[str]:
     Source.CONFIG,
 )
 def _priority_type(facts: Facts) -> Iterable[Fault]:
-    found = facts.config.text("PriorityType")
-    if found != "priority/multifactor":
-        yield Fault(f"PriorityType is {found or 'not set'}.", slurm_conf("PriorityType=priority/multifactor"))
+    if not multifactor(facts):
+        found = facts.config.text("PriorityType") or "not set"
+        yield Fault(f"PriorityType is {found}.", slurm_conf(f"PriorityType={MULTIFACTOR}"))
 
 
 @check(
@@ -58,7 +65,7 @@ def _priority_type(facts: Facts) -> Iterable[Fault]:
     Source.CONFIG,
 )
 def _assoc_normalised(facts: Facts) -> Iterable[Fault]:
-    if "no_normal_assoc" not in flags(facts):
+    if multifactor(facts) and "no_normal_assoc" not in flags(facts):
         yield Fault("PriorityFlags lacks NO_NORMAL_ASSOC.", slurm_conf(FLAGS))
 
 
@@ -70,7 +77,7 @@ def _assoc_normalised(facts: Facts) -> Iterable[Fault]:
     Source.CONFIG,
 )
 def _qos_normalised(facts: Facts) -> Iterable[Fault]:
-    if facts.wanted.lane is not None and "no_normal_qos" not in flags(facts):
+    if multifactor(facts) and facts.wanted.lane is not None and "no_normal_qos" not in flags(facts):
         yield Fault("PriorityFlags lacks NO_NORMAL_QOS, and the debug lane is on.", slurm_conf(FLAGS))
 
 
@@ -83,7 +90,7 @@ def _qos_normalised(facts: Facts) -> Iterable[Fault]:
     Source.CONFIG,
 )
 def _calculate_running(facts: Facts) -> Iterable[Fault]:
-    if "calculate_running" not in facts.config.words("PriorityFlags"):
+    if multifactor(facts) and "calculate_running" not in facts.config.words("PriorityFlags"):
         yield Fault("PriorityFlags lacks CALCULATE_RUNNING.", slurm_conf(FLAGS))
 
 
@@ -124,7 +131,7 @@ def _weight_qos(facts: Facts) -> Iterable[Fault]:
 
 def _one(facts: Facts, name: str) -> Iterable[Fault]:
     found = facts.config.number(name)
-    if found != 1:
+    if multifactor(facts) and found != 1:
         yield Fault(f"{name} is {found if found is not None else 'not set'}.", slurm_conf(f"{name}=1"))
 
 
@@ -213,7 +220,7 @@ def _site_factor_plugin(facts: Facts) -> Iterable[Fault]:
 )
 def _calc_period(facts: Facts) -> Iterable[Fault]:
     found = facts.config.seconds("PriorityCalcPeriod")
-    if found is None or found > 60:
+    if multifactor(facts) and (found is None or found > 60):
         shown = facts.config.text("PriorityCalcPeriod") or "not set, which means 5 minutes"
         yield Fault(f"PriorityCalcPeriod is {shown}.", slurm_conf("PriorityCalcPeriod=1"))
 
