@@ -42,6 +42,10 @@ test-matrix: ## the cluster tests on Slurm 22.05, 24.11 and 26.05
 format: ## put the code into shape
 	@$(IN_VENV) ruff check --fix . && ruff format .
 
+.PHONY: docs
+docs: ## the pages as HTML, in docs/_build
+	@$(IN_VENV) sphinx-build -W --keep-going -q -b html docs docs/_build && echo "docs/_build/index.html"
+
 .PHONY: reference
 reference: ## write docs/reference from the code
 	@$(IN_VENV) python -m slurm_fairshare.cli.reference
