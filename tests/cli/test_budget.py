@@ -414,3 +414,66 @@ def test_a_narrow_screen_gets_every_line_whole(lab: Site) -> None:
     lab.says("budget", "set", "lab", "vision=1", *REASON, "--from", "3d")
     for words in (("log",), ("diff", "1", "2"), ("managers",), ("preview", "retire", "lab/vision"), ("check",)):
         assert max(len(line) for line in lab.run("budget", *words).stdout.splitlines()) <= 80
+
+
+# --- what went wrong elsewhere --------------------------------------------------------------------
+
+
+def test_every_level_is_told_with_its_whole_path(lab: Site) -> None:
+    lab.says("budget", "add", "lab/bio", "--share", "1", "--child", "fold=1", *REASON)
+    lab.says("tick")
+    wanted = {"lab", "lab/bio", "lab/bio/fold", "lab/vision", "lab/language", "lab/robotics"}
+    assert {row["budget"] for row in rows(lab, "show")} == wanted
+    assert {row["budget"] for row in json.loads(lab.says("shares", "--json"))["shares"]} == wanted
+
+
+@pytest.mark.parametrize("account", ["test@biology", "a.b-c_d+e", "0123", "x" * 100, "Größe", "a b", "a:b", "a=b"])
+def test_any_account_that_slurm_accepts_can_be_bound_and_comes_back_as_written(lab: Site, account: str) -> None:
+    lab.says("budget", "set", "lab", "vision=1", f"new=1:{account}", *REASON)
+    assert next(row for row in rows(lab, "show") if row["budget"] == "lab/new")["account"] == account
+    text = lab.run("budget", "export").stdout
+    assert "Nothing to change" in lab.run("budget", "load", "-", stdin=text).stdout
+
+
+def test_a_retired_team_that_comes_back_has_its_past_once(lab: Site) -> None:
+    job = lab.slurm.submit("vision", "alice", 8, contract=Contract(3600))
+    lab.slurm.start(job, "n1")
+    lab.after(hours=2)
+    lab.says("tick")
+
+    def used(path: str) -> float:
+        last = lab.store.last_ranking()
+        assert last is not None
+        return last[1].standings[path].usage
+
+    once = used("lab/vision")
+    lab.slurm.finish(job)
+    lab.says("budget", "retire", "lab/vision", *REASON)
+    lab.says("tick")
+    assert used("lab") == once
+    lab.after(hours=1)
+    lab.says("budget", "add", "lab/vision", "--share", "50", *REASON)
+    lab.says("tick")
+    assert used("lab/vision") == used("lab") == once
+
+
+def test_an_edit_of_the_budget_takes_no_user_and_no_account_out_of_slurm(lab: Site) -> None:
+    lab.says("apply")
+    before = {(one.account, one.user) for one in lab.slurm.held().associations}
+    lab.says("budget", "retire", "lab/vision", *REASON)
+    lab.says("tick")
+    lab.says("apply")
+    assert {(one.account, one.user) for one in lab.slurm.held().associations} == before
+
+
+def test_two_commands_at_the_same_moment_make_two_edits_in_their_order(lab: Site) -> None:
+    lab.says("budget", "set", "lab", "vision=1", "language=1", *REASON)
+    lab.says("budget", "set", "lab", "vision=3", "language=1", *REASON)
+    assert effective(lab)["lab/vision"] == 0.75
+
+
+def test_a_clock_that_is_behind_does_not_put_an_edit_before_the_last(lab: Site) -> None:
+    lab.says("budget", "set", "lab", "vision=1", "language=1", *REASON)
+    lab.slurm.advance(-30)
+    lab.says("budget", "set", "lab", "vision=3", "language=1", *REASON)
+    assert effective(lab, minutes=1)["lab/vision"] == 0.75
