@@ -15,6 +15,7 @@ from slurm_fairshare.cli import (
     decisions,
     delivery,
     doctor,
+    explain,
     plugin,
     push,
     queue,
@@ -49,7 +50,7 @@ class Commands(click.RichGroup):
 def main(context: click.Context) -> None:
     """Budgets, fair-share and a minimum-runtime contract for a GPU cluster run by Slurm.
 
-    Look: shares, queue, why, decisions, budget show. Look back: usage, delivery,
+    Look: shares, queue, why, explain, decisions, budget show. Look back: usage, delivery,
     pyramid, waits, habits, audit. Act: budget load, tick, rebalance, apply, daemon.
     """
     context.ensure_object(App)
@@ -65,6 +66,7 @@ for command in (
     shares.shares,
     queue.queue,
     why.why,
+    explain.explain,
     decisions.decisions,
     delivery.delivery,
     delivery.pyramid,
