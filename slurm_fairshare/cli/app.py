@@ -67,7 +67,13 @@ class App:
         from slurm_fairshare.store.postgres import PostgresStore
 
         config = self.config
-        return PostgresStore(config.database_url, config.cluster, config.charge_rule, config.ladder)
+        return PostgresStore(
+            config.database_url,
+            config.cluster,
+            config.charge_rule,
+            config.ladder,
+            statement_timeout=config.database_timeout,
+        )
 
     def slurm(self, store: Store) -> Slurm:
         """Slurm by its command line. What sacctmgr said is remembered in the store, across the ticks of a cron."""

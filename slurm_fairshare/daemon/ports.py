@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
@@ -92,6 +93,10 @@ class Errands(Protocol):
 
 class Slurm(Accounting, Cluster, Settings, Hands, Errands, Protocol):
     """All of Slurm behind one object, as the command line backend provides it."""
+
+    @property
+    def calls(self) -> Counter[str]:
+        """What has been asked of Slurm so far, by tool."""
 
 
 class Ledger(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -14,6 +15,7 @@ from slurm_fairshare.core.drain import being_emptied, drain
 from slurm_fairshare.core.fairshare import Ranking
 from slurm_fairshare.core.rebalance import Declined, Pass, Why, dry, rebalance
 from slurm_fairshare.core.sessions import ending_words, warnings
+from slurm_fairshare.daemon.clocks import compare
 from slurm_fairshare.daemon.ports import Notes, Slurm, Store
 from slurm_fairshare.errors import SlurmRefused, StaleData
 from slurm_fairshare.units import moment
@@ -45,6 +47,7 @@ class PassReport:
 
 def rebalance_pass(slurm: Slurm, store: Store, config: Config, now: datetime, *, dry_run: bool = False) -> PassReport:
     """Decide who yields and carry it out, together with what an earlier pass left open."""
+    begun = time.monotonic()
     recent = store.decisions(now - max(MEMORY, config.rebalance.cooldown))
     last = store.last_ranking()
     if last is None:
@@ -54,11 +57,12 @@ def rebalance_pass(slurm: Slurm, store: Store, config: Config, now: datetime, *,
     if dry_run:
         shown = tuple(Recorded(dry(one), Outcome.DECIDED, now) for one in found.decisions)
         return PassReport(now, shown, found.declined)
+    waiting = [one for one in recent if one.outcome in OPEN and not one.decision.dry_run]
+    theirs = compare(slurm, config, now, begun)[0] if waiting or found.decisions else now
     store.decide(found.decisions)
     remember_declined(store, found.declined, now)
-    waiting = [one for one in recent if one.outcome in OPEN and not one.decision.dry_run]
     waiting += [Recorded(one, Outcome.DECIDED, now) for one in found.decisions]
-    acts = _Acts(slurm, config, picture, now)
+    acts = _Acts(slurm, config, picture, now, theirs, store, begun)
     done = tuple(_advance(acts, store, one) for one in waiting)
     warned = _warn_sessions(acts, store)
     return PassReport(now, done, found.declined, warned, acts.unheard)
@@ -120,10 +124,24 @@ class _Acts:
     config: Config
     picture: Picture
     now: datetime
+    theirs: datetime
+    """slurmctld's clock: by this one, too, a minimum runtime has to be over."""
+    store: Store
+    begun: float
     unheard: str = ""
 
     def __post_init__(self) -> None:
         self._waits: dict[int, bool] = {}
+
+    def may_change(self) -> None:
+        """Asked right before each change: whether this daemon still leads, and still knows what it decided on."""
+        self.store.assure_lead()
+        age, limit = time.monotonic() - self.begun, self.config.rebalance.max_age.total_seconds()
+        if age > limit:
+            raise StaleData(
+                f"what this pass saw is {age:.0f} s old, more than the {limit:.0f} s of rebalance.max_age; nobody is "
+                "stopped on it (is slurmctld slow?)"
+            )
 
     def next(self, one: Recorded) -> tuple[Outcome, str]:
         """Take one open decision a step further, on the very run it was taken on."""
@@ -132,6 +150,8 @@ class _Acts:
             return Outcome.LAPSED, "nobody carried it out in time"
         if one.outcome is Outcome.NOTICED and self.now - one.changed < notice:
             return Outcome.NOTICED, ""
+        if self.theirs < decision.started + timedelta(seconds=decision.min_runtime):
+            return one.outcome, ""
         job = self.slurm.job(decision.victim.job_id)
         over = _over(job, decision, self.now)
         if over is not None:
@@ -161,6 +181,7 @@ class _Acts:
         if not job.batch:
             self.tell(job.job_id, self._ending(decision))
         if decision.notice:
+            self.may_change()
             self.slurm.notice(job.job_id, decision.notice)
         return bool(decision.notice) or not job.batch
 
@@ -182,10 +203,12 @@ class _Acts:
         requeue = job.batch and job.requeueable
         if not requeue and (job.contract is None or job.contract.resumable):
             return Outcome.REFUSED, "it says that it resumes, and can no longer be requeued: it is not ended"
+        self.may_change()
         self.slurm.note(job.job_id, in_words(replace(decision, requeue=requeue)))
         again = _over(self.slurm.job(decision.victim.job_id), decision, self.now)
         if again is not None:
             return again
+        self.may_change()
         if requeue:
             self.slurm.requeue(job.job_id)
             return Outcome.REQUEUED, ""
@@ -195,7 +218,7 @@ class _Acts:
 
 def _advance(acts: _Acts, store: Store, one: Recorded) -> Recorded:
     """Take one open decision a step further and record what came of it."""
-    store.assure_lead()
+    acts.may_change()
     outcome, detail = acts.next(one)
     if outcome is one.outcome:
         return one

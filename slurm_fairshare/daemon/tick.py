@@ -16,14 +16,22 @@ from slurm_fairshare.config import Config
 from slurm_fairshare.core.capacity import past_steps
 from slurm_fairshare.core.cluster import Picture, capacity_of
 from slurm_fairshare.core.fairshare import Ranking, Usage, from_the_first, rank
-from slurm_fairshare.core.plan import plan, unbudgeted_accounts, unknown_accounts
+from slurm_fairshare.core.plan import Change, plan, unbudgeted_accounts, unknown_accounts
 from slurm_fairshare.core.tree import Changeset, epochs, tree_at
 from slurm_fairshare.core.window import Window
+from slurm_fairshare.daemon.clocks import compare
 from slurm_fairshare.daemon.ports import Batch, Ledger, Slurm, Store, TickReport
 from slurm_fairshare.errors import FairshareError, StaleData, StoreError
 
 SLICE = timedelta(days=1)
 """Longest stretch of accounting asked for at once, so that a missed week is caught up in bites."""
+
+BITE = 50
+"""Changes carried out before the leadership is made sure of again: a few seconds of sacctmgr."""
+
+PENDING, PUSHED, PHASES, SKEW = "pending", "pushed", "phases", "skew"
+"""What is remembered of a tick beside its record: differences left, differences pushed last,
+seconds by step, seconds by which slurmctld's clock is ahead."""
 
 
 def tick(slurm: Slurm, store: Store, config: Config, now: datetime, *, dry_run: bool = False) -> TickReport:
@@ -34,6 +42,8 @@ def tick(slurm: Slurm, store: Store, config: Config, now: datetime, *, dry_run: 
     """
     steps = _Steps()
     try:
+        with steps("compare clocks"):
+            _, ahead = compare(slurm, config, now, steps.begun)
         with steps("read accounting"):
             poll(slurm, store, config, now)
         with steps("read the queue"):
@@ -45,12 +55,15 @@ def tick(slurm: Slurm, store: Store, config: Config, now: datetime, *, dry_run: 
         with steps("plan"):
             held = slurm.held()
             changes = plan(ranking, config.ladder, config.lane, held)
+            if not dry_run:
+                store.remember(PENDING, len(changes), now)
         push = config.daemon.push and not dry_run
         with steps("apply"):
             if push and changes:
                 _refuse_stale(picture, config, steps.elapsed)
-                store.assure_lead()
-                slurm.carry_out(changes)
+                _apply(slurm, store, changes)
+                store.remember(PUSHED, len(changes), now)
+                store.remember(PENDING, 0, now)
         report = TickReport(
             at=now,
             finished=now + timedelta(seconds=steps.elapsed),
@@ -64,10 +77,20 @@ def tick(slurm: Slurm, store: Store, config: Config, now: datetime, *, dry_run: 
         with steps("record"):
             if not dry_run:
                 store.record_tick(report)
+        if not dry_run:
+            store.remember(PHASES, steps.seconds, now)
+            store.remember(SKEW, ahead.total_seconds(), now)
     except FairshareError as error:
         _record_failure(store, now, steps.current, error)
         raise
     return report
+
+
+def _apply(slurm: Slurm, store: Store, changes: Sequence[Change]) -> None:
+    """In bites, so that a daemon that lost the leadership half-way stops soon. What is left is the next plan."""
+    for start in range(0, len(changes), BITE):
+        store.assure_lead()
+        slurm.carry_out(changes[start : start + BITE])
 
 
 def poll(slurm: Slurm, store: Ledger, config: Config, now: datetime) -> None:
@@ -137,10 +160,11 @@ def _record_failure(store: Store, now: datetime, phase: str, error: FairshareErr
 
 @dataclass
 class _Steps:
-    """Which step a tick is in, and how long it has taken."""
+    """Which step a tick is in, and how long each has taken."""
 
     current: str = "start"
     begun: float = field(default_factory=time.monotonic)
+    seconds: dict[str, float] = field(default_factory=dict)
 
     @property
     def elapsed(self) -> float:
@@ -149,4 +173,6 @@ class _Steps:
     @contextmanager
     def __call__(self, name: str) -> Iterator[None]:
         self.current = name
+        begun = time.monotonic()
         yield
+        self.seconds[name] = round(time.monotonic() - begun, 3)

@@ -73,11 +73,15 @@ class Database:
         limit = self._limit.total_seconds()
         connection.patience = patience or (limit + SILENCE if limit else None)
         milliseconds = str(int(self._limit.total_seconds() * 1000))
-        connection.execute(
-            "select set_config('timezone', 'UTC', false), set_config('statement_timeout', %s, false)",
-            (milliseconds,),
-        )
-        connection.commit()
+        try:
+            connection.execute(
+                "select set_config('timezone', 'UTC', false), set_config('statement_timeout', %s, false)",
+                (milliseconds,),
+            )
+            connection.commit()
+        except psycopg.Error:
+            connection.close()
+            raise
         return connection
 
     def read_only(self, role: str = "none") -> None:

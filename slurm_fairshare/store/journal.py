@@ -259,9 +259,13 @@ class _Leadership:
     def take(self, lease: timedelta | None = None) -> None:
         with self.database.translated():
             connection = self.database.open(LEAD_PATIENCE)
-            connection.autocommit = True
-            _notice_loss(connection, lease)
-            row = connection.execute("select pg_try_advisory_lock(%s)", (lead_key(self.cluster),)).fetchone()
+            try:
+                connection.autocommit = True
+                _notice_loss(connection, lease)
+                row = connection.execute("select pg_try_advisory_lock(%s)", (lead_key(self.cluster),)).fetchone()
+            except psycopg.Error:
+                connection.close()
+                raise
         if row is None or not row[0]:
             connection.close()
             raise NotLeading(
