@@ -23,9 +23,15 @@ alter table fairshare.changeset
     add column cancels bigint,
     add column members integer not null default 0,
     add column made_in bigint not null default 0,
-    add constraint changeset_cancels foreign key (cluster, cancels) references fairshare.changeset (cluster, id);
+    add constraint changeset_cancels foreign key (cluster, cancels) references fairshare.changeset (cluster, id),
+    add constraint changeset_effective check (effective_at > '1970-01-01' and effective_at < '3000-01-01');
 alter table fairshare.changeset alter column members drop default;
 create unique index changeset_cancelled_once on fairshare.changeset (cluster, cancels) where cancels is not null;
+
+-- Postgres knows moments, infinite ones too, that nobody who reads the row could hold.
+alter table fairshare.adjustment add constraint adjustment_moments check (
+    at > '1970-01-01' and at < '3000-01-01' and expires_at > '1970-01-01' and expires_at < '3000-01-01'
+);
 
 alter table fairshare.changeset_set add constraint changeset_set_parent check (
     parent !~ '(^/|//|/$|[[:cntrl:]])' and cardinality(string_to_array(parent, '/')) < 32

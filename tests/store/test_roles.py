@@ -136,6 +136,8 @@ TREE_OF_VISION = {"lab/vision": TREE["lab/vision"]}
         (edit("lab/vision", ("video", "1", "'nlp'")), UNUSABLE),
         (edit("lab/vision", ("video", "1", "'NLP'")), UNUSABLE),
         # what would stop the next tick
+        (edit("lab/vision", *MINE, at="'infinity'"), UNUSABLE),
+        (edit("lab/vision", *MINE, at="'9999-12-31'"), UNUSABLE),
         (edit("lab/vision", ("video", "-1", "'video'")), UNUSABLE),
         (edit("lab/vision", ("video", "'nan'", "'video'")), UNUSABLE),
         (edit("lab/vision", ("video", "'infinity'", "'video'")), UNUSABLE),
@@ -414,6 +416,8 @@ def test_an_adjustment_is_signed_by_the_admin_who_makes_it(place: Place) -> None
         made = store.add_adjustment("nlp", -1000, datetime.now(UTC), "somebody else", "a bad node")
     ((author,),) = place.ask(f"select author from fairshare.adjustment where id = '{made.id}'")
     assert author == place.role("otto")
+    forever = f"insert into fairshare.adjustment values ('{CLUSTER}', 'x', 'a', 'a', 1, 'infinity', 'x', 'y', null)"
+    assert place.refuses("otto", forever) == UNUSABLE
     assert place.refuses("anna", "insert into fairshare.adjustment select * from fairshare.adjustment") == DENIED
     assert place.refuses("dora", "insert into fairshare.adjustment select * from fairshare.adjustment") == DENIED
 
