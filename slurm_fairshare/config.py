@@ -217,7 +217,7 @@ class WebSection(_Section):
     )
     strangers: Literal["reader", "nothing"] = Field(
         "reader",
-        description="What somebody without a role in Postgres sees, where roles are set up: what readers do, or nothing.",
+        description="What people without a role in Postgres see, where roles are set up: as readers do, or nothing.",
     )
     refresh: Length = Field(
         timedelta(seconds=5),

@@ -12,14 +12,12 @@ from slurm_fairshare.cli.options import HELP, config_option, json_option
 from slurm_fairshare.cli.output import say
 from slurm_fairshare.cli.ports import Store
 from slurm_fairshare.cli.queue import queue_now
-from slurm_fairshare.core.projection import Course, turns
-from slurm_fairshare.core.rebalance import Pass, rebalance
-from slurm_fairshare.core.resources import MILLI, Resources
-from slurm_fairshare.core.tree import account_key
+from slurm_fairshare.core.projection import turns
 from slurm_fairshare.core.window import Window
 from slurm_fairshare.errors import FairshareError
 from slurm_fairshare.reports import explain as report
 from slurm_fairshare.reports import why as why_report
+from slurm_fairshare.reports.course import capacity_now, course_of, pass_now
 from slurm_fairshare.reports.table import dump_json
 
 
@@ -69,9 +67,9 @@ def _explained(app: App, store: Store, what: str) -> tuple[str, Sequence[str], l
         ranking=ranking,
         basis=basis,
         rows=rows,
-        capacity=_capacity(app, store),
-        turns=turns(_course(app, store, basis.window or Window(basis.at, basis.at)), ranking, paths),
-        passed=_pass(app, store),
+        capacity=capacity_now(store, app.config, app.now),
+        turns=turns(course_of(store, app.config, basis.window or Window(basis.at, basis.at)), ranking, paths),
+        passed=pass_now(store, app.config, app.now),
         used=used,
     )
     if job is not None:
@@ -79,43 +77,3 @@ def _explained(app: App, store: Store, what: str) -> tuple[str, Sequence[str], l
     if kind == "user":
         return kind, paths, report.explain_user(known, what, paths), known
     return kind, paths, [part for path in paths for part in report.explain_node(known, path)], known
-
-
-def _capacity(app: App, store: Store) -> float | None:
-    steps = store.capacity(Window(app.now - app.config.fairshare.lookback, app.now))
-    return steps[-1].value if steps else None
-
-
-def _course(app: App, store: Store, window: Window) -> Course:
-    """How things go on from the last tick."""
-    config = app.config
-    hours = store.charges_by_hour(window, window.end) if window.seconds else ()
-    picture = store.latest_queue()
-    rates: dict[str, float] = {}
-    whole = Resources()
-    for node in picture.nodes if picture is not None else ():
-        whole = whole.plus(node.total)
-    for job in picture.jobs if picture is not None else ():
-        if job.holding and config.ladder.is_charged(job.qos):
-            key = account_key(job.account)
-            rates[key] = rates.get(key, 0.0) + config.charge_rule.milli_gpus(job.wanted, whole) / MILLI
-    return Course(
-        now=window.end,
-        known=window.start,
-        used=[(part, {account: amount / MILLI for account, amount in by.items()}) for part, by in hours],
-        rates=rates,
-        capacity=store.capacity(window),
-        changesets=store.changesets(),
-        lookback=config.fairshare.lookback,
-        weight=config.weight,
-    )
-
-
-def _pass(app: App, store: Store) -> Pass | None:
-    """What a rebalance pass decides on the last picture, None where that is too old to say."""
-    picture, last = store.latest_queue(), store.last_ranking()
-    rules = app.config.rules
-    if picture is None or last is None or app.now - picture.at > rules.max_age:
-        return None
-    recent = store.decisions(app.now - rules.cooldown)
-    return rebalance(picture, last[1], last[0], app.config.ladder, app.config.lane, rules, recent, app.now)
