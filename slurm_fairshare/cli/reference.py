@@ -26,6 +26,7 @@ from slurm_fairshare.reports import (
     decisions,
     delivery,
     doctor,
+    drain,
     habits,
     managers,
     pyramid,
@@ -56,6 +57,8 @@ FIELDS: dict[str, Sequence[Column[Any]]] = {
     "budget managers": managers.COLUMNS,
     "plan": changes.COLUMNS,
     "doctor": doctor.COLUMNS,
+    "status": status.COLUMNS,
+    "drain": drain.COLUMNS,
     "settings show": settings.COLUMNS,
 }
 """The fields of each report, by its command."""

@@ -146,15 +146,19 @@ def rebalance(
 
 
 def _first(picture: Picture, ladder: Ladder, lane: DebugLane | None, rules: Rules, now: datetime) -> list[Job]:
-    """The first waiting jobs in order, the lane's and the others' counted apart: neither hides the other."""
+    """The first waiting jobs in order: of the lane, of all others, and some of each account, however far behind."""
     debug: list[Job] = []
-    others: list[Job] = []
+    others: dict[str, list[Job]] = {}
     fast = {rung.name for rung in ladder.charged if lane is not None and lane.covers(rung)}
     for job in picture.jobs:
         if job.pending and waits_for_room(job, now):
-            (debug if job.qos in fast else others).append(job)
+            (debug if job.qos in fast else others.setdefault(job.account, [])).append(job)
     order = _Order(ladder)
-    return [*nsmallest(rules.depth, debug, key=order), *nsmallest(rules.depth, others, key=order)]
+    first = nsmallest(rules.depth, (job for jobs in others.values() for job in jobs), key=order)
+    known = {job.job_id for job in first}
+    each = 4 * rules.preemptors
+    behind = [job for jobs in others.values() for job in nsmallest(each, jobs, key=order) if job.job_id not in known]
+    return [*nsmallest(rules.depth, debug, key=order), *first, *sorted(behind, key=order)]
 
 
 def stuck_runs(picture: Picture, rules: Rules, recent: Iterable[Recorded], now: datetime) -> set[Identity]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from slurm_fairshare.core.cluster import Job, Node, Picture
@@ -89,7 +90,7 @@ def picture(nodes: list[Node], *jobs: Job) -> Picture:
         for running in jobs:
             if running.holding:
                 held = held.plus(running.by_node.get(one.name, Resources()))
-        seen.append(Node(one.name, one.states, one.total, held, one.partitions, one.features))
+        seen.append(replace(one, allocated=held))
     return Picture("test", NOW, tuple(jobs), tuple(seen))
 
 
