@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 
 from slurm_fairshare.core.resources import MILLI
 from slurm_fairshare.core.window import Window
@@ -48,6 +47,7 @@ def report(adjustments: Sequence[Adjustment], window: Window) -> Report[Adjustme
 def sentence(one: Adjustment) -> str:
     """What an adjustment does, in words: the sign alone has misled people before.
 
+    >>> from datetime import datetime
     >>> at = datetime.fromisoformat("2026-10-08T12:00:00+00:00")
     >>> sentence(Adjustment("x", "bio", -36_000_000, at, "ada", "the switch failed"))
     'Credited bio with 10.00 GPU-hours: its usage counts that much less.'
