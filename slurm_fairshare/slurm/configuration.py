@@ -136,14 +136,13 @@ class _Reading:
 
     def accounting(self) -> None:
         try:
-            text = self.runner.read("sacctmgr", "show", "configuration").stdout
+            # Where slurmdbd does not answer, this ends well all the same and shows the client's half only.
+            self.set(accounting=parse_accounting(self.runner.read("sacctmgr", "show", "configuration").stdout))
         except FairshareError as error:
             for source in _DATABASE:
                 self.unread.setdefault(source, str(error))
             self.set(unread=dict(self.unread))
             return
-        with self.source(Source.ACCOUNTING):
-            self.set(accounting=parse_accounting(text))
         with self.source(Source.QOS):
             self.set(qos=parse_qos(self._list("qos", f"format={','.join(QOS_FIELDS)}")))
         with self.source(Source.CLUSTERS):

@@ -232,8 +232,13 @@ def test_a_dead_slurmctld_is_asked_once_and_slurmdbd_is_read_all_the_same() -> N
     assert facts.qos["fs-1h"].exempt == 3600
 
 
-def test_a_dead_slurmdbd_is_asked_once_and_slurmctld_is_read_all_the_same() -> None:
-    fake = site(sacctmgr=said("sacctmgr: error: Sending PersistInit msg: Connection refused"))
+@pytest.mark.parametrize(
+    "answer",
+    [said("sacctmgr: error: Sending PersistInit msg: Connection refused"), Answer(0, CONFIG, "DBD_GET_CONFIG failure")],
+    ids=["says so", "shows its own half and ends well"],
+)
+def test_a_dead_slurmdbd_is_asked_once_and_slurmctld_is_read_all_the_same(answer: Answer) -> None:
+    fake = site(sacctmgr=answer)
     facts = looked(fake)
     assert set(facts.unread) == {
         Source.ACCOUNTING, Source.QOS, Source.CLUSTERS, Source.RIGHTS, Source.HELD, Source.RUNAWAYS,
