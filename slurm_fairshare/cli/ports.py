@@ -14,14 +14,24 @@ from slurm_fairshare.core.window import Weight, Window
 from slurm_fairshare.daemon.ports import Store as DaemonStore
 from slurm_fairshare.reports.measured import History
 from slurm_fairshare.store.breakdown import Used
-from slurm_fairshare.store.facts import Adjustment, ManagerChange, TickFacts
+from slurm_fairshare.store.facts import Adjustment, Failure, ManagerChange, TickFacts
 from slurm_fairshare.store.memo import Facts
+from slurm_fairshare.store.tallies import Tallies
 
 
 class Store(DaemonStore, Facts, History, Protocol):
     """The store as the commands see it. Reports need no Slurm call: all they show has been recorded."""
 
     def last_tick(self) -> TickFacts | None: ...
+
+    def last_picture(self) -> datetime | None: ...
+
+    def led(self) -> bool:
+        """Whether anybody leads the cluster now."""
+
+    def tallies(self, since: datetime) -> Tallies: ...
+
+    def failures(self, since: datetime) -> tuple[Failure, ...]: ...
 
     def latest_queue(self) -> Picture | None: ...
 

@@ -33,6 +33,7 @@ from slurm_fairshare.reports import (
     queue,
     settings,
     shares,
+    status,
     usage,
     waits,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -28,6 +29,7 @@ from slurm_fairshare.store.breakdown import Used
 from slurm_fairshare.store.budgets import Sets
 from slurm_fairshare.store.facts import Adjustment, Failure, Holding, ManagerChange, Rejected, TickFacts
 from slurm_fairshare.store.journal import KEEP_HOURLY, KEEP_TICKS, pushed_labels
+from slurm_fairshare.store.tallies import Tallies
 from slurm_fairshare.store.weighing import USER_MARK, Charges, adjust, by_user, capacity_steps, parts, weigh
 
 RESIZING = "RESIZING"
@@ -416,6 +418,21 @@ class MemoryStore:
     def cannot_manage(self, roles: Sequence[str]) -> tuple[str, ...]:  # noqa: ARG002 - the port's name
         """Nobody logs in here, so nobody is refused."""
         return ()
+
+    # --- counts -----------------------------------------------------------------------------------
+
+    def tallies(self, since: datetime) -> Tallies:
+        decisions = [one for one in self._decisions.values() if not one.decision.dry_run]
+        return Tallies(
+            failures=Counter(one.phase for one in self._failures.values()),
+            decisions=Counter((one.decision.rule.value, one.outcome.value) for one in decisions),
+            rejected=Counter(one.row.source for one in self._rejected.values()),
+            failures_since=sum(one.at >= since for one in self._failures.values()),
+            rejected_since=sum(one.first >= since for one in self._rejected.values()),
+        )
+
+    def last_picture(self) -> datetime | None:
+        return self._picture.at if self._picture is not None else None
 
     # --- the journal ------------------------------------------------------------------------------
 

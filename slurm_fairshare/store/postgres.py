@@ -14,9 +14,10 @@ from slurm_fairshare.store.connection import APPLICATION, STATEMENT_TIMEOUT, Dat
 from slurm_fairshare.store.history import HistoryStore
 from slurm_fairshare.store.journal import JournalStore
 from slurm_fairshare.store.ledger import LedgerStore
+from slurm_fairshare.store.tallies import TallyStore
 
 
-class PostgresStore(LedgerStore, BudgetStore, JournalStore, HistoryStore, BreakdownStore):
+class PostgresStore(LedgerStore, BudgetStore, JournalStore, HistoryStore, BreakdownStore, TallyStore):
     """Implements the Store port. Safe to share between threads. Nothing is opened before it is used.
 
     `rule` and `ladder` are the site's: they value the capacity, and what the queue shows before accounting does.
@@ -37,6 +38,7 @@ class PostgresStore(LedgerStore, BudgetStore, JournalStore, HistoryStore, Breakd
         BudgetStore.__init__(self, database, cluster)
         JournalStore.__init__(self, database, cluster)
         HistoryStore.__init__(self, database, cluster)
+        TallyStore.__init__(self, database, cluster)
         BreakdownStore.__init__(self, database, cluster)
 
     def close(self) -> None:
