@@ -197,6 +197,8 @@ def _ratio(standing: Standing) -> str:
 
 def _owed(known: Known, path: str) -> list[str]:
     share = known.ranking.tree.nodes[path].effective
+    if share == 0:
+        return ["Its share is 0: it is owed nothing, goes after everybody, and nobody ever yields to it."]
     if known.capacity is None:
         return [f"Its share is {percent(share)} of the cluster; how many GPUs that is, is not known yet."]
     gpus = share * known.capacity
@@ -245,7 +247,7 @@ def _job_sentences(known: Known, rows: Sequence[QueueRow], who: str) -> list[str
 
 def _count(rows: Sequence[QueueRow]) -> str:
     gpus = sum(row.job.wanted.gpu_count * (row.job.array_size if row.job.pending else 1) for row in rows)
-    return f"{len(rows)} {_plural(len(rows), 'job')} ({gpus} GPUs)" if rows else "none"
+    return f"{len(rows)} {_plural(len(rows), 'job')} ({_gpus(gpus)})" if rows else "none"
 
 
 def _few(words: Sequence[str]) -> str:
@@ -254,7 +256,11 @@ def _few(words: Sequence[str]) -> str:
 
 def _job(row: QueueRow) -> str:
     terms = contract_words(row.job.contract, row.charged)
-    return f"job {row.job.label} of {row.job.user} ({row.job.wanted.gpu_count} GPUs, {terms})"
+    return f"job {row.job.label} of {row.job.user} ({_gpus(row.job.wanted.gpu_count)}, {terms})"
+
+
+def _gpus(count: int) -> str:
+    return f"{count} {_plural(count, 'GPU')}"
 
 
 def _pass_about(known: Known, path: str) -> list[str]:
