@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
 
 from slurm_fairshare.core.classes import Classes
 from slurm_fairshare.core.contract import DebugLane, Ladder, read_duration
@@ -361,6 +361,11 @@ def load(path: Path | None = None) -> Config:
     values = _read(place) if place else {}
     try:
         return Config(**values)
+    except SettingsError as error:
+        raise ConfigError(
+            f"a variable SLURM_FAIRSHARE_... of the environment cannot be read ({error}): lists and tables are written "
+            'as JSON there, such as ["ssh", "login1"]'
+        ) from error
     except ValidationError as error:
         where = str(place) if place else "the environment"
         lines = [f"  - {'.'.join(map(str, item['loc'])) or 'settings'}: {_plain(item)}" for item in error.errors()]
