@@ -8,6 +8,7 @@ from slurm_fairshare.cli.app import App, pass_app
 from slurm_fairshare.cli.options import HELP, config_option, json_option
 from slurm_fairshare.cli.output import say
 from slurm_fairshare.cli.queue import queue_now
+from slurm_fairshare.daemon.rebalancing import DECLINED
 from slurm_fairshare.reports import why as report
 from slurm_fairshare.reports.table import dump_json
 
@@ -27,8 +28,10 @@ def why(app: App, job: str, as_json: bool) -> None:
         raise click.BadParameter(f'"{job}" is no job number: write 123, 123_4 or 123+1', param_hint="JOBID")
     with app.store() as store:
         rows, leaves, basis = queue_now(app, store) if store.latest_queue() is not None else ((), 0, None)
-        decided = report.decided(store, job, report.number_of(job, rows), app.now)
-    known = report.why(job, decided, rows, leaves, basis)
+        number = report.number_of(job, rows)
+        decided = report.decided(store, job, number, app.now)
+        declined = report.not_stopped(store.recall(DECLINED), number)
+    known = report.why(job, decided, rows, leaves, basis, declined)
     if as_json:
         click.echo(dump_json(report.facts(known)), nl=False)
     else:

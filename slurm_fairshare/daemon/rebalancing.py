@@ -60,7 +60,7 @@ def rebalance_pass(slurm: Slurm, store: Store, config: Config, now: datetime, *,
     waiting = [one for one in recent if one.outcome in OPEN and not one.decision.dry_run]
     theirs = compare(slurm, config, now, begun)[0] if waiting or found.decisions else now
     store.decide(found.decisions)
-    remember_declined(store, found.declined, now)
+    remember_declined(store, found, now)
     waiting += [Recorded(one, Outcome.DECIDED, now) for one in found.decisions]
     acts = _Acts(slurm, config, picture, now, theirs, store, begun)
     done = tuple(_advance(acts, store, one) for one in waiting)
@@ -100,17 +100,19 @@ def _with_checkpoints(picture: Picture, saved: Any) -> Picture:
     return replace(picture, jobs=tuple(jobs))
 
 
-def remember_declined(store: Notes, declined: Sequence[Declined], now: datetime) -> None:
-    """Keep the last reason of each waiting job, so that `why` can tell it. Unallocated work needs no telling."""
-    new = {
-        str(one.job_id): [one.why.value, one.words, moment(now)] for one in declined if one.why is not Why.UNALLOCATED
-    }
+def remember_declined(store: Notes, result: Pass, now: datetime) -> None:
+    """Keep the last reason of each waiting job, so that `why` can tell it. Unallocated work needs no telling; where
+    somebody was stopped for a job, its reason is out of date."""
+    told = (one for one in result.declined if one.why is not Why.UNALLOCATED)
+    new = {str(one.job_id): [one.why.value, one.words, moment(now)] for one in told}
     found = store.recall(DECLINED)
-    at, old = found if found is not None else (now, {})
+    at, before = found if found is not None else (now, {})
     oldest = moment(now - KEEP_DECLINED_FOR)
-    kept = {job: told for job, told in old.items() if job not in new and told[2] >= oldest}
-    same = {job: told[:2] for job, told in new.items()} == {job: old[job][:2] for job in new if job in old}
-    if same and kept.keys() | new.keys() == old.keys() and now - at < RENEW:
+    served = {str(one.preemptor.job_id) for one in result.decisions if one.preemptor is not None}
+    old = {job: words for job, words in before.items() if job not in served}
+    kept = {job: words for job, words in old.items() if job not in new and words[2] >= oldest}
+    same = {job: words[:2] for job, words in new.items()} == {job: old[job][:2] for job in new if job in old}
+    if same and kept.keys() | new.keys() == before.keys() and now - at < RENEW:
         return
     newest = sorted({**kept, **new}.items(), key=lambda item: item[1][2], reverse=True)[:KEEP_DECLINED]
     store.remember(DECLINED, dict(newest), now)

@@ -18,8 +18,10 @@ from slurm_fairshare.core.cluster import Picture, capacity_of
 from slurm_fairshare.core.fairshare import Ranking, Usage, from_the_first, rank
 from slurm_fairshare.core.plan import Change, plan, unbudgeted_accounts, unknown_accounts
 from slurm_fairshare.core.tree import Changeset, epochs, tree_at
+from slurm_fairshare.core.users import UserUsage
 from slurm_fairshare.core.window import Window
 from slurm_fairshare.daemon.clocks import compare
+from slurm_fairshare.daemon.lifting import lift_large
 from slurm_fairshare.daemon.ports import Batch, Ledger, Slurm, Store, TickReport
 from slurm_fairshare.errors import FairshareError, StaleData, StoreError
 
@@ -64,6 +66,10 @@ def tick(slurm: Slurm, store: Store, config: Config, now: datetime, *, dry_run: 
                 _apply(slurm, store, changes)
                 store.remember(PUSHED, len(changes), now)
                 store.remember(PENDING, 0, now)
+        with steps("lift large jobs"):
+            if push:
+                store.assure_lead()
+                lift_large(slurm, store, config, picture, ranking, held, changes, now)
         report = TickReport(
             at=now,
             finished=now + timedelta(seconds=steps.elapsed),

@@ -8,7 +8,7 @@ from typing import Any
 
 from slurm_fairshare.core.decisions import Outcome, Recorded, Side
 from slurm_fairshare.reports.table import Column, Report
-from slurm_fairshare.units import duration, moment
+from slurm_fairshare.units import duration, gpu_hours, moment
 
 _GOOD = frozenset({Outcome.REQUEUED, Outcome.ENDED})
 
@@ -87,6 +87,15 @@ COLUMNS: tuple[Column[Recorded], ...] = (
     ),
     Column("MinRuntime", lambda one: one.decision.min_runtime, "its minimum runtime in seconds", _seconds, right=True),
     Column("Resumable", lambda one: one.decision.resumable, "whether the job says it resumes"),
+    Column(
+        "Lost",
+        lambda one: one.decision.lost,
+        "work taken to be thrown away, in GPU-seconds (table: GPU-hours)",
+        show=gpu_hours,
+        right=True,
+        spare=8,
+    ),
+    Column("LostSince", lambda one: one.decision.lost_since, "from when on it counts: start, notice, ..."),
     Column("Outcome", lambda one: one.outcome, "what became of it", tell=_outcome, paint=_paint),
     Column("Changed", lambda one: one.changed, "when the outcome was recorded"),
     Column("DryRun", lambda one: one.decision.dry_run, "whether it was only shown"),
@@ -109,6 +118,7 @@ TABLE = (
     "PreemptorRatio",
     "Rule",
     "OverMinimum",
+    "Lost",
     "Outcome",
 )
 SCRIPT = (*TABLE[:-1], "MinRuntime", "Resumable", "Outcome", "DryRun", "Detail")

@@ -14,10 +14,11 @@ from typing import Any, Protocol
 
 from slurm_fairshare.core.cluster import Job
 from slurm_fairshare.core.decisions import Decision, Outcome, Recorded, Rule, Side
+from slurm_fairshare.core.lost import IN_WORDS, Since
 from slurm_fairshare.core.rebalance import WAITS_FOR_RESOURCES
 from slurm_fairshare.reports.queue import QueueRow, contract_words
 from slurm_fairshare.reports.words import Basis, standing_words
-from slurm_fairshare.units import duration, moment
+from slurm_fairshare.units import duration, gpu_hours, moment
 
 MOST_AHEAD = 5
 """So many of the jobs ahead are named; the others are counted."""
@@ -54,6 +55,21 @@ def decided(store: Decisions, label: str, number: int, now: datetime) -> tuple[R
 
 
 @dataclass(frozen=True, slots=True)
+class NotStopped:
+    """What the rebalancer said of a waiting job for which it stopped nobody: the newest it said."""
+
+    why: str
+    words: str
+    at: str
+
+
+def not_stopped(remembered: tuple[datetime, Any] | None, number: int) -> NotStopped | None:
+    """Read from what a pass remembers by job: [kind, words, moment]."""
+    told = remembered[1].get(str(number)) if remembered is not None else None
+    return None if told is None else NotStopped(*told)
+
+
+@dataclass(frozen=True, slots=True)
 class Why:
     """What is known about a job: the decisions that name it, and its line of the last picture, if it is in it.
 
@@ -66,6 +82,7 @@ class Why:
     ahead: tuple[QueueRow, ...] = ()
     leaves: int = 0
     basis: Basis | None = None
+    declined: NotStopped | None = None
 
     @property
     def stopped(self) -> tuple[Recorded, ...]:
@@ -92,13 +109,14 @@ def why(
     rows: Sequence[QueueRow],
     leaves: int,
     basis: Basis | None,
+    declined: NotStopped | None = None,
 ) -> Why:
     """Gather what is known of one job. `rows` is the whole queue, in order."""
     row = next((row for row in rows if asked in (row.job.label, str(row.job.job_id))), None)
     place = row.position if row is not None else None
     ahead = tuple(other for other in rows if place and other.position and other.position < place)
     mine = sorted(decisions, key=lambda one: (one.decision.at, one.decision.id))
-    return Why(asked, tuple(mine), row, ahead, leaves, basis)
+    return Why(asked, tuple(mine), row, ahead, leaves, basis, declined)
 
 
 def paragraphs(known: Why) -> list[list[str]]:
@@ -116,6 +134,7 @@ def _stopped(one: Recorded) -> list[str]:
         f"This run of it had started at {moment(decision.started)} and had run {ran}: "
         f"{duration(decision.over_minimum)} past its minimum runtime of {duration(decision.min_runtime)}, "
         "so it was no longer protected.",
+        *_lost(one),
         _became(one),
     ]
 
@@ -163,6 +182,15 @@ def _used(ratio: float) -> str:
     if ratio == float("inf"):
         return "used GPU time without being owed any"
     return f"used {ratio:.2f} of its entitlement"
+
+
+def _lost(one: Recorded) -> list[str]:
+    """What the stop threw away, and how far that is known."""
+    decision = one.decision
+    if not decision.lost_since or one.outcome not in {Outcome.REQUEUED, Outcome.ENDED}:
+        return []
+    since = IN_WORDS[Since(decision.lost_since)]
+    return [f"Work thrown away by it: {gpu_hours(decision.lost)} GPU-hours ({since})."]
 
 
 def _became(one: Recorded) -> str:
@@ -237,6 +265,8 @@ def _waiting(known: Why, row: QueueRow) -> list[str]:
         f"({_gpus(job.wanted.gpu_count)}, {_contract(job, row.charged)}). {_reason(job)}",
         _place(known, row),
     ]
+    if known.declined is not None:
+        told.append(f"Nobody was stopped for it when that was looked at last, {known.declined.at}: {known.declined.words}.")
     if known.ahead:
         named = ", ".join(f"{one.job.label} ({one.job.user}, {one.job.account})" for one in known.ahead[:MOST_AHEAD])
         more = len(known.ahead) - MOST_AHEAD
@@ -294,6 +324,13 @@ def facts(known: Why) -> dict[str, Any]:
         "stopped": [_decision(one) for one in known.stopped],
         "served": [_decision(one) for one in known.served],
         "now": _now_facts(known),
+        "not_stopped": None
+        if known.declined is None
+        else {
+            "why": known.declined.why,
+            "words": known.declined.words,
+            "at": known.declined.at,
+        },
         "sentences": [sentence for paragraph in paragraphs(known) for sentence in paragraph],
     }
     return told | (known.basis.facts() if known.basis is not None else {})
@@ -314,6 +351,8 @@ def _decision(one: Recorded) -> dict[str, Any]:
         "requeue": decision.requeue,
         "hysteresis": decision.hysteresis,
         "nodes": decision.nodes,
+        "lost_gpu_seconds": decision.lost,
+        "lost_since": decision.lost_since,
         "dry_run": decision.dry_run,
         "outcome": one.outcome,
         "changed": one.changed,

@@ -192,6 +192,22 @@ def test_why_nobody_was_stopped_is_remembered_by_job() -> None:
     assert found[1][str(waiting)][0] == "too-big"
 
 
+def test_the_reason_is_forgotten_when_somebody_is_stopped_for_the_job_after_all() -> None:
+    it, _, taker = contested()
+    it.slurm.now -= timedelta(seconds=30)
+    it.tick()
+    it.rebalance()
+    first = it.store.recall("declined")
+    assert first is not None
+    assert first[1][str(taker)][0] == "nobody-yields"
+    it.slurm.advance(30)
+    it.tick()
+    assert it.rebalance().recorded != ()
+    after = it.store.recall("declined")
+    assert after is not None
+    assert str(taker) not in after[1]
+
+
 def test_what_slurm_refuses_is_recorded_with_its_words() -> None:
     it, _, _ = contested()
     it.slurm.fail("requeue", SlurmRefused("Requested operation is presently disabled"))
