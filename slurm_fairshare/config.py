@@ -64,6 +64,10 @@ class FairshareSection(_Section):
     gpu_weights: dict[str, float] = Field(
         default_factory=dict, description="What a GPU of a type is charged, 1 where not named: { a100 = 0.5 }."
     )
+    rank_users: bool = Field(
+        False,
+        description="Rank users inside their account too: who used less goes first among equal in-team priorities.",
+    )
     dominant: bool = Field(
         False, description="Charge the largest of a run's fractions of the cluster's GPUs, CPUs and memory."
     )
@@ -201,6 +205,15 @@ class DaemonSection(_Section):
     )
 
 
+class MetricsSection(_Section):
+    """What Prometheus reads."""
+
+    listen: str = Field(
+        "",
+        description='Address and port at which the daemon serves /metrics, such as "127.0.0.1:9341"; empty: nowhere.',
+    )
+
+
 class WebSection(_Section):
     """The dashboard."""
 
@@ -293,6 +306,7 @@ class Config(BaseSettings):
     large: LargeSection = Field(default_factory=lambda: LargeSection())
     slurm: SlurmSection = Field(default_factory=lambda: SlurmSection())
     daemon: DaemonSection = Field(default_factory=lambda: DaemonSection())
+    metrics: MetricsSection = Field(default_factory=lambda: MetricsSection())
     web: WebSection = Field(default_factory=lambda: WebSection())
 
     @field_validator("time_zone")

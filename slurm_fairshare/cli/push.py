@@ -14,7 +14,7 @@ from slurm_fairshare.cli.options import HELP, config_option, dry_run_option, out
 from slurm_fairshare.cli.output import emit, say, width, working
 from slurm_fairshare.cli.ports import Store
 from slurm_fairshare.core import plan as planning
-from slurm_fairshare.core.plan import Change, ClearUserPriority, Held, SetPriority
+from slurm_fairshare.core.plan import Change, ClearUserPriority, Held, SetPriority, SetUserPriority
 from slurm_fairshare.daemon.ports import Slurm
 from slurm_fairshare.errors import FairshareError, NotLeading
 from slurm_fairshare.reports import changes as report
@@ -135,18 +135,22 @@ def _used_notes(used: Mapping[str, int]) -> tuple[str, ...]:
 
 
 def _plan(app: App, store: Store, held: Held, used: Mapping[str, int]) -> tuple[Sequence[Change], tuple[str, ...]]:
-    from slurm_fairshare.daemon.tick import recompute
+    from slurm_fairshare.daemon.tick import recompute, users_ranked
 
-    _, ranking = recompute(store, app.config, app.now)
+    window, ranking = recompute(store, app.config, app.now)
+    users = users_ranked(store, app.config, window, app.now)
     ladder, prefix = app.config.ladder, app.config.contract.qos_prefix
     changes = (
-        *planning.plan(ranking, ladder, app.config.lane, held),
+        *planning.plan(ranking, ladder, app.config.lane, held, users),
         *planning.retirement(ladder, held, prefix, used),
     )
     notes = account_notes(planning.unknown_accounts(ranking, held), planning.unbudgeted_accounts(ranking, held))
     if _fresh(app, store):
         return changes, notes
-    return [one for one in changes if not isinstance(one, SetPriority | ClearUserPriority)], (LABELS_LEFT, *notes)
+    return [one for one in changes if not isinstance(one, SetPriority | ClearUserPriority | SetUserPriority)], (
+        LABELS_LEFT,
+        *notes,
+    )
 
 
 def _fresh(app: App, store: Store) -> bool:

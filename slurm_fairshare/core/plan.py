@@ -19,10 +19,14 @@ from functools import cached_property
 from slurm_fairshare.core.contract import DebugLane, Ladder
 from slurm_fairshare.core.fairshare import Ranking
 from slurm_fairshare.core.tree import account_key
+from slurm_fairshare.core.users import UserUsage, user_order
 from slurm_fairshare.errors import BudgetError
 
 BAND = 100_000
 """Width of a leaf's band: in-team priority (up to 40,000) + user standing (39,999) + age (19,999) < BAND."""
+
+TOP_STANDING = 39_999
+"""Largest standing of a user inside the account's band, where users are ranked."""
 
 TOP_LABEL = 19_999
 """Largest label in bands: with a debug lane of as much above it, a job's priority stays within 32 bits."""
@@ -110,6 +114,15 @@ class ClearUserPriority:
 
 
 @dataclass(frozen=True, slots=True)
+class SetUserPriority:
+    """Give a user of an account a Priority of its own: the account's label and the user's standing in it."""
+
+    account: str
+    user: str
+    priority: int
+
+
+@dataclass(frozen=True, slots=True)
 class Disallow:
     """Take QOS away from accounts, and with `label` their Priority."""
 
@@ -123,7 +136,7 @@ class RemoveQos:
     name: str
 
 
-Change = AddQos | SetQos | Allow | SetPriority | ClearUserPriority | Disallow | RemoveQos
+Change = AddQos | SetQos | Allow | SetPriority | ClearUserPriority | SetUserPriority | Disallow | RemoveQos
 
 
 def describe(change: Change) -> str:
@@ -139,6 +152,8 @@ def describe(change: Change) -> str:
             return f"set Priority {priority} for {', '.join(accounts)}"
         case ClearUserPriority(account, user):
             return f"clear the own Priority of user {user} in account {account}"
+        case SetUserPriority(account, user, priority):
+            return f"set Priority {priority} for user {user} in account {account}"
         case Disallow(accounts, qos, label):
             taken = [*qos, *(["the Priority"] if label else [])]
             return f"take {', '.join(taken)} away from {', '.join(accounts)}"
@@ -184,21 +199,21 @@ def desired_qos(ladder: Ladder, lane: DebugLane | None) -> tuple[Qos, ...]:
     return tuple(wanted)
 
 
-def labels(order: Sequence[str], current: Mapping[str, int]) -> dict[str, int]:
+def labels(order: Sequence[str], current: Mapping[str, int], top: int = TOP_LABEL) -> dict[str, int]:
     """A label in bands for each name in order of rank (best first), moving as few as possible.
 
-    Labels fall strictly along the order and lie in 1..TOP_LABEL. `current` may hold anything: what is not a
+    Labels fall strictly along the order and lie in 1..top. `current` may hold anything: what is not a
     label (missing, zero, out of range, held by another) simply moves. A set of names can keep its labels
     iff between any two of them, and outside the first and last, there is room for the names between; with
     `slack = label + position` that says: slack never rises along the order. So the largest set that stays is
     a longest non-increasing subsequence of the slacks, and no solution moves fewer.
     """
     count = len(order)
-    if count > TOP_LABEL:
-        raise BudgetError(f"{count} leaves are more than the {TOP_LABEL} labels; join some leaves")
-    fixed = _stay([(position, current.get(name, 0)) for position, name in enumerate(order)], count)
+    if count > top:
+        raise BudgetError(f"{count} leaves are more than the {top} labels; join some leaves")
+    fixed = _stay([(position, current.get(name, 0)) for position, name in enumerate(order)], count, top)
     found: dict[str, int] = {}
-    edges = [(-1, TOP_LABEL + 1), *fixed, (count, 0)]
+    edges = [(-1, top + 1), *fixed, (count, 0)]
     for (left, high), (right, low) in itertools.pairwise(edges):
         if right < count:
             found[order[right]] = low
@@ -207,14 +222,14 @@ def labels(order: Sequence[str], current: Mapping[str, int]) -> dict[str, int]:
     return {name: found[name] for name in order}
 
 
-def _stay(placed: Sequence[tuple[int, int]], count: int) -> list[tuple[int, int]]:
+def _stay(placed: Sequence[tuple[int, int]], count: int, top: int) -> list[tuple[int, int]]:
     """The largest set of (position, label) that can stay: patience sorting, non-increasing in slack."""
     tails: list[int] = []  # tails[k] = the best last (largest) slack of a sequence of k+1, kept negated
     ends: list[int] = []
     before: dict[int, int] = {}
     chosen: list[tuple[int, int]] = list(placed)
     for index, (position, label) in enumerate(chosen):
-        if not count - position <= label <= TOP_LABEL - position:
+        if not count - position <= label <= top - position:
             continue
         slack = -(label + position)
         length = bisect_right(tails, slack)
@@ -234,9 +249,13 @@ def _stay(placed: Sequence[tuple[int, int]], count: int) -> list[tuple[int, int]
     return kept[::-1]
 
 
-def plan(ranking: Ranking, ladder: Ladder, lane: DebugLane | None, held: Held) -> tuple[Change, ...]:
+def plan(
+    ranking: Ranking, ladder: Ladder, lane: DebugLane | None, held: Held, users: UserUsage | None = None
+) -> tuple[Change, ...]:
     """The changes that take Slurm from what it holds to what it should hold. Empty when nothing differs.
 
+    `users` is what each user used where users are ranked inside their account; None where all of them share its
+    label, and nobody has a Priority of their own.
     Leaves whose account Slurm does not know get no change: `unknown_accounts` names them.
     """
     wanted = desired_qos(ladder, lane)
@@ -244,7 +263,7 @@ def plan(ranking: Ranking, ladder: Ladder, lane: DebugLane | None, held: Held) -
     return (
         *_qos_changes(wanted, held),
         *_access_changes([leaf.account for leaf in known], ladder, held),
-        *_priority_changes([leaf.account for leaf in known], held),
+        *_priority_changes([leaf.account for leaf in known], held, users),
     )
 
 
@@ -271,7 +290,7 @@ def _access_changes(accounts: Sequence[str], ladder: Ladder, held: Held) -> Iter
         yield Allow(tuple(sorted(lacking)), names, default)
 
 
-def _priority_changes(accounts: Sequence[str], held: Held) -> Iterable[Change]:
+def _priority_changes(accounts: Sequence[str], held: Held, users: UserUsage | None) -> Iterable[Change]:
     order = [account_key(account) for account in accounts]
     holds = {account_key(a.account): a for a in held.associations if not a.user}
     current = {name: _label(holds[name].priority) for name in order}
@@ -282,11 +301,38 @@ def _priority_changes(accounts: Sequence[str], held: Held) -> Iterable[Change]:
             moved.setdefault(wanted[name] * BAND, []).append(name)
     for priority, names in moved.items():
         yield SetPriority(tuple(names), priority)
+    if users is None:
+        yield from _shared_labels(order, holds, held)
+    else:
+        yield from _user_labels({name: wanted[name] * BAND for name in order}, held, users)
+
+
+def _shared_labels(order: Sequence[str], holds: Mapping[str, Association], held: Held) -> Iterable[Change]:
+    """A user shows the account's value unless it has its own; only its own can differ from it."""
+    ours = frozenset(order)
     for own in held.associations:
         account = account_key(own.account)
-        # A user shows the account's value unless it has its own; only its own can differ from it.
-        if own.user and account in holds and account in current and own.priority != holds[account].priority:
+        if own.user and account in ours and own.priority != holds[account].priority:
             yield ClearUserPriority(account, own.user)
+
+
+def _user_labels(bands: Mapping[str, int], held: Held, users: UserUsage) -> Iterable[Change]:
+    """Each user's Priority inside the account's band, moving as few users as possible.
+
+    A user who shows the account's bare label has no standing yet. One with several associations in an account (by
+    partition) has the same in all of them.
+    """
+    found: dict[str, dict[str, int | None]] = {}
+    for own in held.associations:
+        account = account_key(own.account)
+        if own.user and account in bands:
+            found.setdefault(account, {})[own.user] = own.priority
+    for account, people in sorted(found.items()):
+        order = user_order(account, people, users)
+        standing = labels(order, {user: (priority or 0) % BAND for user, priority in people.items()}, TOP_STANDING)
+        for user in order:
+            if people[user] != bands[account] + standing[user]:
+                yield SetUserPriority(account, user, bands[account] + standing[user])
 
 
 def _label(priority: int | None) -> int:
@@ -311,7 +357,8 @@ def removal(accounts: Sequence[str], held: Held, prefix: str, in_use: Container[
         )
     )
     taken = (Disallow(touched, gone),) if touched else ()
-    return (*taken, *_removed(gone, held))
+    own = _shared_labels(touched, {name: held.accounts[name] for name in touched}, held)
+    return (*own, *taken, *_removed(gone, held))
 
 
 def retirement(ladder: Ladder, held: Held, prefix: str, in_use: Container[str] = ()) -> tuple[Change, ...]:

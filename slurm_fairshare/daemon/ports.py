@@ -123,6 +123,9 @@ class Ledger(Protocol):
     def usage(self, window: Window, weight: Weight, now: datetime) -> Mapping[str, float]:
         """Charged GPU-seconds by account (lower-case key), live runs up to `now`, weighted."""
 
+    def usage_by_user(self, window: Window, weight: Weight, now: datetime) -> Mapping[tuple[str, str], float]:
+        """Charged GPU-seconds by account (lower-case key) and user, weighted as `usage` is."""
+
     def changesets(self) -> tuple[Changeset, ...]: ...
 
 

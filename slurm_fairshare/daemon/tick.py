@@ -56,7 +56,7 @@ def tick(slurm: Slurm, store: Store, config: Config, now: datetime, *, dry_run: 
             window, ranking = recompute(store, config, now)
         with steps("plan"):
             held = slurm.held()
-            changes = plan(ranking, config.ladder, config.lane, held)
+            changes = plan(ranking, config.ladder, config.lane, held, users_ranked(store, config, window, now))
             if not dry_run:
                 store.remember(PENDING, len(changes), now)
         push = config.daemon.push and not dry_run
@@ -146,6 +146,11 @@ def recompute(
         Usage(stretch, store.usage(Window(stretch.start, stretch.end), config.weight, now)) for stretch in stretches
     ]
     return window, rank(tree, capacity, usage, config.weight, now)
+
+
+def users_ranked(store: Ledger, config: Config, window: Window, now: datetime) -> UserUsage | None:
+    """What each user used in the window, where users are ranked inside their account."""
+    return store.usage_by_user(window, config.weight, now) if config.fairshare.rank_users else None
 
 
 def _refuse_stale(picture: Picture, config: Config, elapsed: float) -> None:

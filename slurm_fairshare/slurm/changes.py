@@ -22,6 +22,7 @@ from slurm_fairshare.core.plan import (
     RemoveQos,
     SetPriority,
     SetQos,
+    SetUserPriority,
 )
 from slurm_fairshare.errors import SlurmRefused, SlurmUnreadable
 from slurm_fairshare.slurm.run import Answer, Runner, error_of
@@ -60,6 +61,10 @@ class Command:
     level: str
 
 
+LABELS = (SetPriority, ClearUserPriority, SetUserPriority)
+"""Changes that are many, small and safe in any order among themselves."""
+
+
 def commands(change: Change, cluster: str, held: Held) -> list[Command]:
     """What carries a change out. `held` says which default QOS are ours to take away again."""
     where = (f"cluster={safe(cluster)}",)
@@ -78,6 +83,9 @@ def commands(change: Change, cluster: str, held: Held) -> list[Command]:
         case ClearUserPriority(account, user):
             one = (f"name={safe(user)}", f"account={safe(account)}", *where)
             return [Command(("modify", "user", "where", *one, "set", "Priority=-1"), OPERATOR)]
+        case SetUserPriority(account, user, priority):
+            one = (f"name={safe(user)}", f"account={safe(account)}", *where)
+            return [Command(("modify", "user", "where", *one, "set", f"Priority={priority:d}"), OPERATOR)]
         case Disallow(accounts, qos_names, label):
             return _disallow(accounts, qos_names, label, where, held)
         case RemoveQos(name):
@@ -167,7 +175,7 @@ def batches(todo: Iterable[tuple[Change, Sequence[Command]]]) -> Iterator[list[C
     batch: list[Command] = []
     for change, some in todo:
         for command in some:
-            free = isinstance(change, SetPriority | ClearUserPriority) and len(" ".join(command.words)) < LONGEST_LINE
+            free = isinstance(change, LABELS) and len(" ".join(command.words)) < LONGEST_LINE
             if batch and (not free or len(batch) == MOST_COMMANDS):
                 yield batch
                 batch = []

@@ -28,6 +28,7 @@ from slurm_fairshare.core.plan import (
     RemoveQos,
     SetPriority,
     SetQos,
+    SetUserPriority,
 )
 from slurm_fairshare.core.records import Batch
 from slurm_fairshare.core.resources import ChargeRule, Resources
@@ -447,6 +448,10 @@ class MemorySlurm:
                 for account in self._named((name,)):
                     if user in account.users:
                         account.users[user] = None
+            case SetUserPriority(name, user, priority):
+                for account in self._named((name,)):
+                    if user in account.users:
+                        account.users[user] = priority
             case Disallow(accounts, names, label):
                 for account in self._named(accounts):
                     account.qos -= set(names)
