@@ -18,6 +18,7 @@ from slurm_fairshare.core.cluster import Picture, capacity_of
 from slurm_fairshare.core.fairshare import Ranking, Usage, from_the_first, rank
 from slurm_fairshare.core.plan import Change, plan, unbudgeted_accounts, unknown_accounts
 from slurm_fairshare.core.tree import Changeset, epochs, tree_at
+from slurm_fairshare.core.users import UserUsage
 from slurm_fairshare.core.window import Window
 from slurm_fairshare.daemon.clocks import compare
 from slurm_fairshare.daemon.lifting import lift_large
