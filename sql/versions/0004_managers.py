@@ -157,6 +157,11 @@ begin
     end if;
     new.made_in := pg_current_xact_id()::text::bigint;
     if not fairshare.is_owner() then
+        -- An older snapshot would still hold grants that have been taken back.
+        if current_setting('transaction_isolation') <> 'read committed' then
+            raise exception 'budgets are edited in read committed transactions only'
+                using errcode = 'insufficient_privilege';
+        end if;
         new.author := session_user;
         new.created_at := clock_timestamp();
         if new.effective_at < new.created_at - interval '10 minutes' then
@@ -238,6 +243,15 @@ begin
             raise exception 'this budget tree cannot be used (%): %', moment, fault using errcode = 'check_violation';
         end if;
     end loop;
+    -- Who held the transaction open may be no manager any more.
+    if not fairshare.is_owner() and exists (
+        select from fairshare.changeset_set s
+        where s.cluster = new.cluster and s.changeset_id in (new.id, new.cancels)
+          and not fairshare.may_edit(s.cluster, s.parent)
+    ) then
+        raise exception '% does not manage all of changeset %', session_user, new.id
+            using errcode = 'insufficient_privilege';
+    end if;
     -- Nobody lays a set in store below a name that another will give a node one day.
     select h.parent into fault from fairshare.changeset_share h
     where h.cluster = new.cluster and h.changeset_id = new.id and h.parent <> '' and not exists (

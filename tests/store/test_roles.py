@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -302,6 +304,36 @@ def test_a_manager_cancels_their_own_planned_edits_only(place: Place) -> None:
             after.nodes["lab/vision/video"].weight
             == tree_at(otto.changesets(), datetime.now(UTC)).nodes["lab/vision/video"].weight
         )
+
+
+@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+def test_no_older_picture_of_the_grants_is_used(place: Place, level: str) -> None:
+    assert place.refuses("anna", f"set transaction isolation level {level}", *edit("lab/vision", *MINE)) == DENIED
+
+
+def test_a_grant_taken_back_before_the_commit_is_no_grant(place: Place) -> None:
+    mona = place.role("mona")
+    with place.store("otto") as store, closing(psycopg.connect(place.address("mona"))) as connection:
+        store.change_manager("lab/vision", mona, True, "", "", datetime.now(UTC))
+        for statement in edit("lab/vision", *MINE):
+            connection.execute(statement.encode())
+        store.change_manager("lab/vision", mona, False, "", "", datetime.now(UTC))
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.commit()
+
+
+def test_of_two_edits_at_once_the_second_is_not_the_next(place: Place) -> None:
+    """Whoever is second waits for the first, and is told that the state has changed."""
+    first, second = (psycopg.connect(place.address(name)) for name in ("anna", "otto"))
+    with closing(first), closing(second), ThreadPoolExecutor(1) as pool:
+        number = f"{place.ask(f'select {NEXT}')[0][0]}"
+        for statement in edit("lab/vision", *MINE, number=number):
+            first.execute(statement.encode())
+        waiting = pool.submit(second.execute, header(2, number=number).encode())
+        assert not waiting.done()
+        first.commit()
+        with pytest.raises(psycopg.errors.SerializationFailure):
+            waiting.result(30)
 
 
 def test_the_message_says_what_one_manages(place: Place) -> None:
