@@ -15,6 +15,7 @@ import click
 
 from slurm_fairshare.cli.main import main as program
 from slurm_fairshare.config import PLACES, Config
+from slurm_fairshare.metrics import METRICS, WAIT_BUCKETS
 from slurm_fairshare.reports import (
     adjustments,
     audit,
@@ -180,7 +181,36 @@ def doctor_page() -> str:
     return f"{MADE}\n\n{doctor.page()}"
 
 
-PAGES = {"commands.md": commands_page, "settings.md": settings_page, "doctor.md": doctor_page}
+def metrics_page() -> str:
+    lines = [
+        MADE,
+        "",
+        "# Metrics",
+        "",
+        "`slurm-fairshare metrics` prints them; the daemon serves them at `/metrics` where `metrics.listen` is set.",
+        "All are read from Postgres: a scrape costs Slurm nothing. What is not known is left out, never shown as zero.",
+        "Leaves are named by their Slurm account and by their path in the budget tree. Alert rules are in",
+        "`monitoring/alerts.yml`, a Grafana dashboard in `monitoring/grafana.json`.",
+        "",
+        *_table(
+            ("metric", "type", "labels", "unit", "meaning"),
+            [
+                (f"`{one.full}`", one.kind, ", ".join(f"`{label}`" for label in one.labels), one.unit, one.about)
+                for one in METRICS
+            ],
+        ),
+        "",
+        "Buckets of the waits, in seconds: " + ", ".join(str(bound) for bound in WAIT_BUCKETS) + ".",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+PAGES = {
+    "commands.md": commands_page,
+    "settings.md": settings_page,
+    "metrics.md": metrics_page,
+    "doctor.md": doctor_page,
+}
 
 
 def main(folder: Path) -> None:

@@ -60,10 +60,11 @@ def rebalance(app: App, dry_run: bool, as_json: bool) -> None:
 @pass_app
 def daemon(app: App) -> None:
     """Tick and rebalance for ever, while leading the cluster; others stand by. Stops on SIGTERM."""
-    from slurm_fairshare.daemon.loop import run
+    from slurm_fairshare.daemon.loop import run, utc_now
+    from slurm_fairshare.metrics import served
 
     configure_logs(app.config.log_format)
-    with app.store() as store:
+    with app.store() as store, served(store, app.config, utc_now):
         run(app.slurm(store), store, app.config)
 
 
