@@ -39,7 +39,8 @@ class Contract:
     """What a job declared. `min_runtime` is in whole seconds; 0 is unallocated: free and never protected.
 
     `resumable`: the job continues where it stopped when it is requeued. `notice`: the signal it wants before
-    it is stopped (`USR1`), None if it asked for none: it would die of a signal it does not expect.
+    it is stopped (`USR1`), None if it asked for none: it would die of a signal it does not expect. The batch
+    script gets it; with `steps:USR1` what the script started with srun.
     """
 
     min_runtime: int = 0
@@ -124,6 +125,7 @@ _ALSO_MEANT = {
     "prio": "priority",
 }
 _ASCII_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
+_TO_STEPS = "steps:"
 _SIGNALS = ("HUP", "INT", "QUIT", "TERM", "USR1", "USR2")
 
 Said = dict[str, int | bool | Priority | str | None]
@@ -286,15 +288,17 @@ def _read_priority(value: str) -> Priority:
 
 
 def _read_notice(value: str) -> str | None:
-    name = _lower(value).removeprefix("sig").upper()
-    if name == "NONE":
+    lower = _lower(value)
+    where = _TO_STEPS if lower.startswith(_TO_STEPS) else ""
+    name = lower.removeprefix(where).removeprefix("sig").upper()
+    if name == "NONE" and not where:
         return None
     if name not in _SIGNALS:
         raise ContractError(
             f'notice "{_show(value)}" is not a signal a job can act on: write notice=USR1 '
-            f"(or {', '.join(_SIGNALS)}; none for no notice)"
+            f"(or {', '.join(_SIGNALS)}; steps:USR1 for what srun started; none for no notice)"
         )
-    return name
+    return where + name
 
 
 _READERS: dict[str, Callable[[str], int | bool | Priority | str | None]] = {
@@ -309,7 +313,7 @@ _READERS: dict[str, Callable[[str], int | bool | Priority | str | None]] = {
 
 _PIN = re.compile(
     r"fairshare min_runtime=([0-9]{1,15}) resumable=(yes|no) priority=(low|normal|high)"
-    r"(?: notice=([A-Z0-9]+))?(?:;.*)?",
+    r"(?: notice=((?:steps:)?[A-Z0-9]+))?(?:;.*)?",
     re.DOTALL,
 )
 

@@ -219,6 +219,8 @@ local ALSO_MEANT = {
   prio = "priority",
 }
 
+-- The batch script gets a notice, unless it is meant for what the script starts with srun.
+local TO_STEPS = "steps:"
 local SIGNALS = { "HUP", "INT", "QUIT", "TERM", "USR1", "USR2" }
 
 -- A user's own words inside a message: printable, and no longer than a line.
@@ -306,15 +308,19 @@ function READERS.priority(value)
 end
 
 function READERS.notice(value)
-  local name = string.upper(string.gsub(string.lower(value), "^sig", ""))
-  if name ~= "NONE" and not contains(SIGNALS, name) then
-    return nil, 'notice "' .. show(value) .. '" is not a signal a job can act on: write notice=USR1 '
-      .. "(or " .. table.concat(SIGNALS, ", ") .. "; none for no notice)"
+  local lower, where = string.lower(value), ""
+  if string.sub(lower, 1, #TO_STEPS) == TO_STEPS then
+    lower, where = string.sub(lower, #TO_STEPS + 1), TO_STEPS
   end
-  if name == "NONE" then
+  local name = string.upper(string.gsub(lower, "^sig", ""))
+  if name == "NONE" and where == "" then
     return "none"
   end
-  return name
+  if not contains(SIGNALS, name) then
+    return nil, 'notice "' .. show(value) .. '" is not a signal a job can act on: write notice=USR1 '
+      .. "(or " .. table.concat(SIGNALS, ", ") .. "; steps:USR1 for what srun started; none for no notice)"
+  end
+  return where .. name
 end
 
 local function say(name, value)
@@ -432,14 +438,15 @@ local function read_pin(text)
   if seconds == nil or ANSWERS[resumable] == nil or SETTINGS.priorities[priority] == nil then
     return false
   end
-  if notice ~= "" and not string.match(notice, "^ notice=[A-Z0-9]+$") then
+  local signal = string.match(notice, "^ notice=(.+)$")
+  if notice ~= "" and not (signal and string.match(string.gsub(signal, "^" .. TO_STEPS, ""), "^[A-Z0-9]+$")) then
     return false
   end
   return {
     min_runtime = tonumber(seconds),
     resumable = resumable,
     priority = priority,
-    notice = string.match(notice, "=(.*)$"),
+    notice = signal,
   }
 end
 

@@ -32,7 +32,7 @@ contracts = st.builds(
     min_runtime=st.integers(0, 10**9),
     resumable=st.booleans(),
     priority=st.sampled_from(Priority),
-    notice=st.sampled_from([None, "HUP", "INT", "QUIT", "TERM", "USR1", "USR2"]),
+    notice=st.sampled_from([None, "HUP", "INT", "QUIT", "TERM", "USR1", "USR2", "steps:USR1"]),
 )
 
 
