@@ -57,8 +57,7 @@ def audit(
     """Read slurmdbd again for a period and compare it with the ledger, run by run; ends with 1 on any difference.
 
     Every difference comes with its cause. The period ends at the last poll at the latest. With --account roll-ups are
-    not checked; they are checked over the whole ledger otherwise. A suspended run holds its GPUs and is charged, while
-    sreport leaves that time out: --sreport takes account of it.
+    not checked; they are checked over the whole ledger otherwise.
     """
     asked = window_of(app, since, until)
     wanted = frozenset(account_key(name) for name in accounts)
@@ -109,7 +108,7 @@ def _more(slurm: Slurm, store: Store, app: App, wanted: frozenset[str], hours: W
     found: tuple[Difference, ...] = () if wanted else rollup_differences(store.differing_rollups())
     if hours is None:
         return found
-    expected = expected_report(store.counted(hours, app.now), slurm.suspended(hours), hours, app.now)
+    expected = expected_report(store.counted(hours, app.now), hours, app.now)
     reported = slurm.reported(hours)
     if wanted:
         expected = {pair: amount for pair, amount in expected.items() if pair[0] in wanted}

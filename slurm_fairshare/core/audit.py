@@ -278,17 +278,15 @@ Reported = Mapping[tuple[str, str], int]
 """GPU-seconds by account key and user."""
 
 
-def expected_report(ledger: Iterable[Counted], suspended: Mapping[str, int], window: Window, now: datetime) -> Reported:
-    """What sreport should say of the window by the ledger: GPU-seconds, less the seconds in which runs were suspended.
-
-    A suspended run holds its GPUs, so the ledger charges it; sreport leaves that time out. `suspended` by run key.
-    """
+def expected_report(ledger: Iterable[Counted], window: Window, now: datetime) -> Reported:
+    """What sreport should say of the window by the ledger. A suspended run holds its GPUs: slurmdbd takes the time of a
+    suspension from CPUs alone, as the ledger takes it from nothing."""
     found: dict[tuple[str, str], int] = {}
     for one in ledger:
-        seconds = one.seconds(window, now) - suspended.get(one.key, 0)
-        if seconds > 0 and one.gpu_count:
+        amount = _gpu_seconds(one, window, now)
+        if amount:
             key = (account_key(one.account), one.user)
-            found[key] = found.get(key, 0) + one.gpu_count * seconds
+            found[key] = found.get(key, 0) + amount
     return found
 
 

@@ -29,8 +29,12 @@ class Accounting(Protocol):
     def reported(self, window: Window) -> Mapping[tuple[str, str], int]:
         """sreport's GPU-seconds by account key and user, over whole hours."""
 
-    def suspended(self, window: Window) -> Mapping[str, int]:
-        """By run key: seconds inside the window in which the run was suspended."""
+
+class Utilisation(Protocol):
+    """How busy GPUs were, where the site makes Slurm gather it."""
+
+    def busy(self, window: Window) -> Mapping[str, float]:
+        """The fraction of its GPU time in which a run's GPUs were busy, by the run's key; of others nothing is known."""
 
 
 class Cluster(Protocol):
@@ -91,7 +95,7 @@ class Errands(Protocol):
     def undrain(self, nodes: Sequence[str]) -> None: ...
 
 
-class Slurm(Accounting, Cluster, Settings, Hands, Errands, Protocol):
+class Slurm(Accounting, Utilisation, Cluster, Settings, Hands, Errands, Protocol):
     """All of Slurm behind one object, as the command line backend provides it."""
 
     @property
@@ -122,6 +126,9 @@ class Ledger(Protocol):
 
     def usage(self, window: Window, weight: Weight, now: datetime) -> Mapping[str, float]:
         """Charged GPU-seconds by account (lower-case key), live runs up to `now`, weighted."""
+
+    def record_busy(self, busy: Mapping[str, float]) -> None:
+        """Keep how busy the GPUs of runs were, by the run's key; a later word counts."""
 
     def usage_by_user(self, window: Window, weight: Weight, now: datetime) -> Mapping[tuple[str, str], float]:
         """Charged GPU-seconds by account (lower-case key) and user, weighted as `usage` is."""

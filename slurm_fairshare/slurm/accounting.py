@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -39,9 +39,6 @@ FIELDS = (
     "AdminComment",
 )
 """AdminComment last: the only text of any length. No field that a user writes is asked for."""
-
-CUT_FIELDS = ("JobIDRaw", "DBIndex", "Submit", "Start", "End", "ElapsedRaw")
-"""What it takes to see suspensions."""
 
 DELIMITER = "\x1f"
 SLICE = timedelta(days=1)
@@ -155,37 +152,18 @@ class Sacct:
         """
         found: dict[tuple[str, str], Run] = {}
         rejected: dict[str, RejectedRow] = {}
-        for text in self._answers(window, FIELDS):
+        for text in self._answers(window):
             runs, refused = parse_rows(text, self.reader())
             found.update({(run.cluster, run.key): run for run in runs})
             rejected.update({row.text: row for row in refused})
         return tuple(sorted(found.values(), key=_order)), tuple(rejected.values())
 
-    def suspended(self, window: Window) -> dict[str, int]:
-        """By run key: seconds inside the window in which the run was suspended, where there are any.
-
-        What sacct cuts to the window is elapsed time without suspensions; what is missing of it was one. A
-        suspension that goes on is missing from no release's answer: it counts when it has ended.
-        """
-        found: dict[str, int] = {}
-        for text in self._answers(window, CUT_FIELDS, "-T"):
-            for row in _rows(text, f"{DELIMITER}\n"):
-                values = dict(zip(CUT_FIELDS, row.split(DELIMITER), strict=True))
-                start, end = moment(values["Start"]), moment(values["End"])
-                if start is None or end is None:
-                    continue
-                missing = int((end - start).total_seconds()) - int(values["ElapsedRaw"])
-                if missing > 0:
-                    key = _key(values["DBIndex"], int(values["JobIDRaw"]), needed(values["Submit"], "Submit"))
-                    found[key] = found.get(key, 0) + missing
-        return found
-
-    def _answers(self, window: Window, fields: Sequence[str], *more: str) -> Iterator[str]:
+    def _answers(self, window: Window) -> Iterator[str]:
         waiting = list(reversed(slices(window)))
         while waiting:
             part = waiting.pop()
             try:
-                answer = self._ask(part, fields, *more)
+                answer = self._ask(part)
             except DateRangeRefused:
                 halves = halved(part)
                 if not halves:
@@ -194,10 +172,10 @@ class Sacct:
             else:
                 yield answer
 
-    def _ask(self, part: Window, fields: Sequence[str], *more: str) -> str:
+    def _ask(self, part: Window) -> str:
         start, end = math.floor(part.start.timestamp()), math.ceil(part.end.timestamp())
-        words = ["-a", "-X", "-D", "-n", "-p", *more, "--noconvert", f"--delimiter={DELIMITER}"]
-        return self.runner.read("sacct", *words, "-S", f"uts{start}", "-E", f"uts{end}", "-o", ",".join(fields)).stdout
+        words = ["-a", "-X", "-D", "-n", "-p", "--noconvert", f"--delimiter={DELIMITER}"]
+        return self.runner.read("sacct", *words, "-S", f"uts{start}", "-E", f"uts{end}", "-o", ",".join(FIELDS)).stdout
 
 
 def _order(run: Run) -> tuple[datetime, int, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -19,8 +20,8 @@ from slurm_fairshare.core.runs import RejectedRow
 from slurm_fairshare.core.window import Window
 from slurm_fairshare.errors import SlurmRefused, SlurmUnreadable
 from slurm_fairshare.slurm import changes as changing
-from slurm_fairshare.slurm import hands
-from slurm_fairshare.slurm.accounting import RowReader, Sacct
+from slurm_fairshare.slurm import hands, utilisation
+from slurm_fairshare.slurm.accounting import DELIMITER, RowReader, Sacct, slices
 from slurm_fairshare.slurm.associations import parse_associations
 from slurm_fairshare.slurm.errands import Errands
 from slurm_fairshare.slurm.events import read_past
@@ -88,13 +89,20 @@ class CommandLine(Errands):
     def reported(self, window: Window) -> Mapping[tuple[str, str], int]:
         return reported(self.runner, self.cluster, window)
 
-    def suspended(self, window: Window) -> Mapping[str, int]:
-        return Sacct(self.runner, self._row_reader).suspended(window)
-
     def _row_reader(self) -> RowReader:
         if self._rule.dominant and self._whole is None:
             self._nodes()
         return RowReader(self._ladder, self._rule, self._clock(), self._whole if self._rule.dominant else None)
+
+    def busy(self, window: Window) -> Mapping[str, float]:
+        """The fraction of its GPU time in which a run's GPUs were busy, by the run's key, where Slurm tells."""
+        found: dict[str, float] = {}
+        for part in slices(window):
+            span = ("-S", f"uts{math.floor(part.start.timestamp())}", "-E", f"uts{math.ceil(part.end.timestamp())}")
+            words = ("-a", "-D", "-n", "-p", "--noconvert", f"--delimiter={DELIMITER}", *span)
+            text = self.runner.read("sacct", *words, "-o", ",".join(utilisation.FIELDS)).stdout
+            found.update(utilisation.parse_utilisation(text, DELIMITER))
+        return found
 
     # --- Cluster
 

@@ -72,6 +72,7 @@ class MemorySlurm:
         self.log: list[str] = []
         self.history = Past()
         self.saved: dict[int, datetime] = {}
+        self.utilisation: dict[str, float] = {}
         self.fair_tree: tuple[FairTreeAssociation, ...] = (FairTreeAssociation("root"),)
         self._lifts: dict[int, int] = {}
         self._ladder = ladder or Ladder.default()
@@ -218,7 +219,7 @@ class MemorySlurm:
             return Batch(window, tuple(sorted(chosen, key=lambda run: (run.start or run.submit, run.job_id, run.key))))
 
     def reported(self, window: Window) -> Mapping[tuple[str, str], int]:
-        """As sreport would have it; this twin suspends nothing."""
+        """As sreport would have it."""
         found: dict[tuple[str, str], int] = {}
         with self._asked("reported"):
             for run in self._runs.values():
@@ -227,10 +228,6 @@ class MemorySlurm:
                     key = (account_key(run.account), run.user)
                     found[key] = found.get(key, 0) + run.held.gpu_count * seconds
         return found
-
-    def suspended(self, window: Window) -> Mapping[str, int]:  # noqa: ARG002 - as CommandLine has it
-        with self._asked("suspended"):
-            return {}
 
     # --- Cluster
 
@@ -259,6 +256,10 @@ class MemorySlurm:
     def held(self, refresh: bool = False) -> Held:  # noqa: ARG002 - as CommandLine has it; nothing is remembered here
         with self._asked("held"):
             return Held(dict(self._qos), tuple(self._associations()))
+
+    def busy(self, window: Window) -> Mapping[str, float]:  # noqa: ARG002 - whatever `utilisation` was set to
+        with self._asked("busy"):
+            return dict(self.utilisation)
 
     def associations(self) -> tuple[FairTreeAssociation, ...]:
         """Whatever `fair_tree` was set to: the twin has no usage of Slurm's own."""
