@@ -176,6 +176,10 @@ class SlurmSection(_Section):
         description='The same for `scontrol notify`, which only SlurmUser and root may use: ["sudo", "-u", "slurm"].',
     )
     timeout: Length = Field(timedelta(seconds=60), description="Time a Slurm command may take.")
+    gpu_utilisation: bool = Field(
+        False,
+        description="Read gres/gpuutil of steps once an hour, for `pyramid` and `habits`; costs a query by step.",
+    )
     trusted_users: tuple[str, ...] = Field(
         ("fairshare",), description="Users whose changes of jobs the plugin lets pass: the daemon's own."
     )

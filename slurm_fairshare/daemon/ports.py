@@ -34,7 +34,7 @@ class Utilisation(Protocol):
     """How busy GPUs were, where the site makes Slurm gather it."""
 
     def busy(self, window: Window) -> Mapping[str, float]:
-        """The fraction of its GPU time in which a run's GPUs were busy, by the run's key; of others nothing is known."""
+        """The fraction of its GPU time in which a run's GPUs were busy, by the run's key, where that is known."""
 
 
 class Cluster(Protocol):

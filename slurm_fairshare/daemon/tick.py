@@ -23,6 +23,7 @@ from slurm_fairshare.core.window import Window
 from slurm_fairshare.daemon.clocks import compare
 from slurm_fairshare.daemon.lifting import lift_large
 from slurm_fairshare.daemon.ports import Batch, Ledger, Slurm, Store, TickReport
+from slurm_fairshare.daemon.utilisation import learn_utilisation
 from slurm_fairshare.errors import FairshareError, StaleData, StoreError
 
 SLICE = timedelta(days=1)
@@ -83,6 +84,9 @@ def tick(slurm: Slurm, store: Store, config: Config, now: datetime, *, dry_run: 
         with steps("record"):
             if not dry_run:
                 store.record_tick(report)
+        with steps("read GPU utilisation"):
+            if not dry_run:
+                learn_utilisation(slurm, store, config, now)
         if not dry_run:
             store.remember(PHASES, steps.seconds, now)
             store.remember(SKEW, ahead.total_seconds(), now)
