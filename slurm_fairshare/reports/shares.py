@@ -13,6 +13,7 @@ from slurm_fairshare.core.cluster import Job
 from slurm_fairshare.core.contract import Ladder
 from slurm_fairshare.core.fairshare import Ranked, Ranking, Standing
 from slurm_fairshare.core.tree import SEPARATOR, Node, account_key, parent_of
+from slurm_fairshare.core.users import user_order
 from slurm_fairshare.reports.table import Column, Report
 from slurm_fairshare.reports.words import Basis, standing_paint, standing_short, standing_words
 from slurm_fairshare.units import HOUR
@@ -43,6 +44,7 @@ class ShareRow:
     rank: int | None = None
     priority: int | None = None
     committed: float | None = None
+    user_rank: int | None = None
 
     @property
     def depth(self) -> int:
@@ -100,6 +102,7 @@ def _node_row(
 
 def _user_rows(leaf: ShareRow, by_user: UserUsage, committed: UserUsage, whole: float) -> Iterator[ShareRow]:
     key = account_key(leaf.account)
+    order = user_order(key, {user for account, user in [*by_user, *committed] if account == key}, by_user)
     for user in sorted({user for account, user in [*by_user, *committed] if account == key}):
         used = by_user.get((key, user), 0.0)
         yield replace(
@@ -113,6 +116,7 @@ def _user_rows(leaf: ShareRow, by_user: UserUsage, committed: UserUsage, whole: 
             standing=None,
             share=None,
             committed=committed.get((key, user), 0.0),
+            user_rank=order.index(user) + 1,
         )
 
 
@@ -255,6 +259,13 @@ COLUMNS: tuple[Column[ShareRow], ...] = (
     ),
     Column("Rank", lambda row: row.rank, "place of the account: 1 goes first", right=True),
     Column(
+        "UserRank",
+        lambda row: row.user_rank,
+        "place of a user in the account, who used least first; it orders jobs only where fairshare.rank_users is on",
+        right=True,
+        spare=15,
+    ),
+    Column(
         "Committed",
         lambda row: row.committed / HOUR if row.committed is not None else None,
         "GPU-hours that running jobs may still hold under protection",
@@ -290,7 +301,7 @@ COLUMNS: tuple[Column[ShareRow], ...] = (
 SHORT = ("Account", "User", "RawShares", "NormShares", "RawUsage", "EffectvUsage", "FairShare")
 LONG = ("Account", "User", "RawShares", "NormShares", "RawUsage", "NormUsage", "EffectvUsage", "FairShare", "LevelFS")
 OURS = ("Entitled", "Used", "Balance", "Rank")
-OURS_LONG = ("Entitled", "Used", "Balance", "Rank", "Committed", "Priority", "EffectiveShare", "Standing")
+OURS_LONG = ("Entitled", "Used", "Balance", "Rank", "UserRank", "Committed", "Priority", "EffectiveShare", "Standing")
 
 
 def report(
