@@ -38,6 +38,10 @@ test-matrix: ## the cluster tests on Slurm 22.05, 24.11 and 26.05
 	    docker/cluster down --release $$release; \
 	done
 
+.PHONY: chaos
+chaos: ## break everything in turn on the cluster under load; about a quarter of an hour
+	@$(IN_VENV) pytest -m chaos -s tests/chaos
+
 .PHONY: format
 format: ## put the code into shape
 	@$(IN_VENV) ruff check --fix . && ruff format .
@@ -49,6 +53,10 @@ docs: ## the pages as HTML, in docs/_build
 .PHONY: reference
 reference: ## write docs/reference from the code
 	@$(IN_VENV) python -m slurm_fairshare.cli.reference
+
+.PHONY: bench-sim
+bench-sim: ## the simulator: speed, known answers, policies side by side on a public trace
+	@$(IN_VENV) python -m benchmarks.bench_sim
 
 .PHONY: bench-rebalance
 bench-rebalance: ## a rebalance pass over 5,000 running and 50,000 waiting jobs

@@ -52,6 +52,9 @@ class Knobs:
     """Blocked jobs that backfill keeps nodes for until the running jobs' limits end (QOS flag NoReserve: 0)."""
     pool: int = 0
     """Nodes that take only debug and unallocated jobs."""
+    near: int = 0
+    """Nodes that jobs smaller than a node are tried on first: a partition of higher PriorityTier over them."""
+    near_unallocated: bool = False
     evicts: bool = True
     tick: int = 60
     """Seconds between two recomputations of the ranking."""
@@ -87,6 +90,7 @@ class Budget(Policy):
         self._scene_up = -1
         nodes = engine.machine.nodes
         self.pool_mask = ((1 << self.knobs.pool) - 1) << (len(nodes) - self.knobs.pool)
+        self.near_mask = ((1 << self.knobs.near) - 1) << (len(nodes) - self.knobs.near)
         self.names = [node.name for node in nodes]
         self.index = {name: i for i, name in enumerate(self.names)}
 
@@ -130,6 +134,12 @@ class Budget(Policy):
         job.loose = not job.charged
         job.rung = rung
         job.tag = None
+        if (
+            self.near_mask
+            and job.spec.gpus < self.engine.floor.size[0]
+            and (job.charged or self.knobs.near_unallocated)
+        ):
+            job.near = self.engine.on(job, self.near_mask)
         if lane is not None and lane.covers(rung):
             job.limited_by = ("lane", account)
             job.group = ("lane", account, job.spec.priority)
@@ -138,7 +148,7 @@ class Budget(Policy):
         else:
             job.group = ("leaf", account, job.spec.priority)
             if self.pool_mask:
-                self.engine.reshape(job, ~self.pool_mask)
+                job.shape = self.engine.on(job, ~self.pool_mask)
             large = self.knobs.large
             if large is not None and job.spec.gpus >= large.gpus:
                 self.engine.at(self.engine.now + large.after, TIMER, job, job.restarts)
@@ -228,6 +238,7 @@ class Budget(Policy):
         self._pending: dict[int, Job] = {}
         # Room that is being made for somebody is spoken for, however deep in the queue that job stands.
         for job in list(self.engine.claims.values()):
+            self._pending[job.number] = job
             yield self._asking(job)
         most = {"lane": self.knobs.rules.lane_preemptors, "large": 2, "leaf": 3}
         for group in self.engine.waiting.order():

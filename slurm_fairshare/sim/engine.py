@@ -83,6 +83,7 @@ class Job:
         "limit",
         "limited_by",
         "loose",
+        "near",
         "number",
         "place",
         "planned_end",
@@ -104,6 +105,8 @@ class Job:
         self.spec = spec
         self.number = spec.number
         self.shape = shape
+        self.near: Shape | None = None
+        """The same need on the nodes that are tried first."""
         self.limit = spec.limit or spec.work
         self.remaining = spec.work
         self.arrival = 0
@@ -321,7 +324,8 @@ class Engine:
         count, arriving = len(jobs), 0
         heap, until = self._heap, self.until if self.until is not None else NEVER
         if self.policy.recalculates and (count or self.feed):
-            self.at(jobs[0].submit if count else 0, RECALC)
+            first = jobs[0].submit if count else 0
+            self.at(first - first % self.timing.priority_period, RECALC)
         if self.feed is not None:
             for when, source in self.feed.first():
                 self.at(when, SUBMIT, None, source)
@@ -426,14 +430,14 @@ class Engine:
             shape = self._shapes[key] = Shape(*key)
         return shape
 
-    def reshape(self, job: Job, mask: int) -> None:
-        """Let the job run on these nodes only."""
+    def on(self, job: Job, mask: int) -> Shape:
+        """The job's shape on these nodes only."""
         old = job.shape
         key = (old.gpus, old.count, job.spec.cpus, job.spec.memory_mb, old.mask & mask)
         shape = self._shapes.get(key)
         if shape is None:
             shape = self._shapes[key] = Shape(*key)
-        job.shape = shape
+        return shape
 
     def _enqueue(self, job: Job) -> None:
         self._arrivals += 1
@@ -701,18 +705,17 @@ class Engine:
         end = self.now + job.limit
         if barred is not None and not self.policy.may_be_kept_off(job):
             barred = None
-        place = self.floor.room(job.shape, soft=False, barred=barred, end=end)
-        if place is not None:
-            self._start(job, place)
-            if barred is None:
-                return stream.head()
-            barred.used(place, end)
-            return stream.after(job.position, NEVER)
         preempts = self.policy.native and self.policy.may_preempt(job)
-        if preempts and self.loose:
-            place = self.floor.room(job.shape, soft=True, barred=barred, end=end)
+        for shape in (job.near, job.shape) if job.near is not None else (job.shape,):
+            place = self.floor.room(shape, soft=False, barred=barred, end=end)
             if place is not None:
-                self._preempt_for(job, barred, end)
+                self._start(job, place)
+                if barred is None:
+                    return stream.head()
+                barred.used(place, end)
+                return stream.after(job.position, NEVER)
+            if preempts and self.loose and self.floor.room(shape, soft=True, barred=barred, end=end) is not None:
+                self._preempt_for(job, shape, barred, end)
                 return stream.after(job.position + 1, NEVER) or _STOP
         return self._blocked(job, stream, scan, barred, preempts)
 
@@ -749,11 +752,10 @@ class Engine:
                 scan.barred.keep(self.floor, found[1], found[0], job.shape.each)
         return _STOP
 
-    def _preempt_for(self, job: Job, barred: Barred | None, end: int) -> None:
+    def _preempt_for(self, job: Job, shape: Shape, barred: Barred | None, end: int) -> None:
         """Take loose runs away as Slurm does with preempt_youngest_first: one after another, the youngest first,
         until the job fits somewhere; those that are not on its nodes are spared."""
         offered: dict[int, int] = {}
-        shape = job.shape
         for run in reversed(self.loose.values()):
             for node, gpus in run.place:
                 offered[node] = offered.get(node, 0) + gpus

@@ -35,7 +35,7 @@ svg text{font:11px system-ui,sans-serif;fill:#5a6775}
 
 
 def page(results: Sequence[tuple[Result, Score]], hours: int = 48, nodes: int = 16) -> str:
-    """The report on one workload under several policies. The Gantt shows `hours` and `nodes` of the first two."""
+    """The report on one workload under several policies. The Gantt shows `hours` and `nodes` of the first and the last."""
     first = results[0][0]
     teams = [account_key(leaf.account or "") for leaf in tree_of(first.workload.shares).leaves]
     colours = {team: COLOURS[i % len(COLOURS)] for i, team in enumerate(teams)}
@@ -53,7 +53,7 @@ def page(results: Sequence[tuple[Result, Score]], hours: int = 48, nodes: int = 
             "<h2>Waits</h2><p class=note>The part of a class's jobs that had started after so long; further left is better."
             "</p>", _policy_legend(results), _waits(results),
             "<h2>The GPUs</h2><p class=note>A row per GPU, a bar per run, coloured by team; hatched while it may be stopped; "
-            "a red edge where it was.</p>", _team_legend(colours), _gantts(results[:2], colours, hours, nodes),
+            "a red edge where it was.</p>", _team_legend(colours), _gantts([results[0], results[-1]][: len(results)], colours, hours, nodes),
             "</body></html>",
         ]
     )  # fmt: skip
@@ -131,7 +131,7 @@ def _waits(results: Sequence[tuple[Result, Score]]) -> str:
 
 def _wait_chart(name: str, results: Sequence[tuple[Result, Score]]) -> str:
     """Cumulative, on a logarithmic axis from one second to thirty days."""
-    width, height, left, bottom = 270, 130, 30, 26
+    width, height, left, bottom = 270, 130, 36, 26
     longest = math.log10(30 * 86_400)
 
     def x(seconds: float) -> float:

@@ -157,6 +157,7 @@ KNOBS: Mapping[str, Callable[[Case, str], Case]] = {
     "half_life": _knob("half_life", _length),
     "pool": _knob("pool", int),
     "evicts": _knob("evicts", lambda text: text not in {"no", "off", "false"}),
+    "near": _knob("near", int),
     "reservations": _knob("reservations", int),
     "cap": _cap,
     "large_after": _large,
