@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
-from slurm_fairshare.core.contract import Ladder
+from slurm_fairshare.core.contract import Contract, Ladder
 from slurm_fairshare.core.resources import ChargeRule, Resources
 from slurm_fairshare.core.runs import RejectedRow, Run
 from slurm_fairshare.core.window import Window
@@ -49,45 +49,81 @@ _NO_NODES = frozenset({"None assigned", "None", "(null)"})
 
 @dataclass(frozen=True, slots=True)
 class RowReader:
-    """Turns rows into runs: what counts as charged, what a GPU costs, and when the rows were read."""
+    """Turns rows into runs: what counts as charged, what a GPU costs, and when the rows were read.
+
+    Many rows say the same about GPUs, contract and QOS; what that amounts to is worked out once.
+    """
 
     ladder: Ladder
     rule: ChargeRule
     now: datetime
     whole: Resources | None = None
     """The cluster's resources, for a rule that needs them (dominant)."""
+    _held: dict[str, tuple[Resources, int, str]] = field(default_factory=dict, compare=False, repr=False)
+    _terms: dict[tuple[str, str], tuple[Contract | None, str, bool]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
-    def run(self, values: dict[str, str]) -> Run:
-        """One row as a run. Raises ValueError with the reason for a row that cannot be read."""
-        held, odd_gpus = resources(values["AllocTRES"])
-        qos = values["QOS"]
-        contract, odd_pin = contract_of(values["AdminComment"].strip(), qos, self.ladder)
-        start, end, odd_times = self._times(moment(values["Start"]), moment(values["End"]))
-        submit = needed(values["Submit"], "Submit")
-        read_label(values["JobID"])
-        job_id = int(values["JobIDRaw"])
+    def run(self, row: Sequence[str]) -> Run:
+        """One row, its values in the order of FIELDS, as a run. ValueError with the reason if it cannot be read."""
+        (
+            raw_id,
+            label,
+            index,
+            cluster,
+            account,
+            uid,
+            user,
+            partition,
+            qos,
+            state,
+            submitted,
+            eligible,
+            started,
+            ended,
+            tres,
+            nodes,
+            admin_comment,
+        ) = row
+        held, milli_gpus, odd_gpus = self._held.get(tres) or self._hold(tres)
+        contract, odd_pin, charged = self._terms.get((admin_comment, qos)) or self._promise(admin_comment, qos)
+        start, end, odd_times = self._times(moment(started), moment(ended))
+        submit = needed(submitted, "Submit")
+        if label != raw_id:
+            read_label(label)
+        job_id = int(raw_id)
         return Run(
-            cluster=values["Cluster"],
-            key=_key(values["DBIndex"], job_id, submit),
+            cluster=cluster,
+            key=_key(index, job_id, submit),
             job_id=job_id,
-            label=values["JobID"],
-            account=_required(values, "Account"),
-            user=values["User"],
-            uid=int(values["UID"]),
-            partition=values["Partition"],
+            label=label,
+            account=_required(account, "Account"),
+            user=user,
+            uid=int(uid),
+            partition=partition,
             qos=qos,
-            state=_required(values, "State").split()[0],
+            state=_required(state, "State").split()[0],
             submit=submit,
-            eligible=moment(values["Eligible"]),
+            eligible=submit if eligible == submitted else moment(eligible),
             start=start,
             end=end,
             held=held,
-            milli_gpus=self.rule.milli_gpus(held, self.whole),
-            charged=self.ladder.is_charged(qos),
+            milli_gpus=milli_gpus,
+            charged=charged,
             contract=contract,
-            nodes="" if values["NodeList"] in _NO_NODES else values["NodeList"],
+            nodes="" if nodes in _NO_NODES else nodes,
             flag="; ".join(odd for odd in (odd_gpus, odd_times, odd_pin) if odd),
         )
+
+    def _hold(self, tres: str) -> tuple[Resources, int, str]:
+        held, odd = resources(tres)
+        self._held[tres] = found = (held, self.rule.milli_gpus(held, self.whole), odd)
+        return found
+
+    def _promise(self, admin_comment: str, qos: str) -> tuple[Contract | None, str, bool]:
+        contract, odd = contract_of(admin_comment.strip(), qos, self.ladder)
+        self._terms[admin_comment, qos] = found = (contract, odd, self.ladder.is_charged(qos))
+        return found
 
     def _times(self, start: datetime | None, end: datetime | None) -> tuple[datetime | None, datetime | None, str]:
         if start is not None and start < BEFORE_SLURM:
@@ -99,10 +135,10 @@ class RowReader:
         return start, end, ""
 
 
-def _required(values: dict[str, str], name: str) -> str:
-    if not values[name].strip():
+def _required(value: str, name: str) -> str:
+    if not value.strip():
         raise ValueError(f"{name} is empty")
-    return values[name]
+    return value
 
 
 def _key(index: str, job_id: int, submit: datetime) -> str:
@@ -127,7 +163,7 @@ def parse_rows(
         try:
             if len(values) != len(FIELDS):
                 raise ValueError(f"{len(values)} fields where {len(FIELDS)} were asked for")
-            runs.append(reader.run(dict(zip(FIELDS, values, strict=True))))
+            runs.append(reader.run(values))
         except (ValueError, OverflowError, OSError) as error:
             rejected.append(RejectedRow("sacct", row.replace(delimiter, "|"), str(error)))
     return tuple(runs), tuple(rejected)

@@ -19,7 +19,7 @@ def moment(text: str) -> datetime | None:
     text = text.strip()
     if text in _NEVER:
         return None
-    if text.isascii() and text.isdigit():
+    if text.isdigit() and text.isascii():
         return datetime.fromtimestamp(int(text), UTC)
     at = datetime.fromisoformat(text)
     if at.tzinfo is None:
