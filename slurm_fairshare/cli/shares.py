@@ -92,8 +92,8 @@ def _users(app: App, users: tuple[str, ...], everybody: bool) -> tuple[str, ...]
 def _rows(app: App, store: Store, ranking: Ranking, basis: Basis) -> tuple[report.ShareRow, ...]:
     used = store.usage_by_user(basis.window, app.config.weight, basis.at) if basis.window else {}
     picture = store.latest_queue()
-    jobs = picture.jobs if picture is not None else ()
-    committed = report.committed_by_user(jobs, app.config.ladder, basis)
+    jobs, whole = (picture.jobs, picture.whole) if picture is not None else ((), None)
+    committed = report.committed_by_user(jobs, app.config.ladder, basis, app.config.charge_rule, whole)
     return report.share_rows(ranking, used, committed, store.labels())
 
 

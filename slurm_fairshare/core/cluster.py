@@ -117,6 +117,14 @@ class Picture:
         return next((node for node in self.nodes if node.name == name), None)
 
     @property
+    def whole(self) -> Resources:
+        """All the cluster has, for a rule that charges fractions of it."""
+        found = Resources()
+        for node in self.nodes:
+            found = found.plus(node.total)
+        return found
+
+    @property
     def pending(self) -> tuple[Job, ...]:
         return tuple(job for job in self.jobs if job.pending)
 

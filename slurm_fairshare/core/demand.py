@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from slurm_fairshare.core.cluster import Job, Picture
 from slurm_fairshare.core.contract import Ladder
-from slurm_fairshare.core.resources import MILLI, ChargeRule, Resources
+from slurm_fairshare.core.resources import MILLI, ChargeRule
 from slurm_fairshare.core.tree import account_key
 
 EVERYBODY = ""
@@ -26,9 +26,7 @@ def demand(picture: Picture, ladder: Ladder, rule: ChargeRule) -> dict[str, floa
     before their time, not behind a dependency, not stopped by a limit of their own. An array counts as many
     waiting tasks as it may run beside those that run.
     """
-    whole = Resources()
-    for node in picture.nodes:
-        whole = whole.plus(node.total)
+    whole = picture.whole
     milli: dict[str, int] = {EVERYBODY: 0}
     for job, times in _counted(job for job in picture.jobs if ladder.is_charged(job.qos)):
         if job.holding or could_start(job, picture):

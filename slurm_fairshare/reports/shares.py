@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from slurm_fairshare.core.cluster import Job
 from slurm_fairshare.core.contract import Ladder
 from slurm_fairshare.core.fairshare import Ranked, Ranking, Standing
+from slurm_fairshare.core.resources import MILLI, ChargeRule, Resources
 from slurm_fairshare.core.tree import SEPARATOR, Node, account_key, parent_of
 from slurm_fairshare.core.users import user_order
 from slurm_fairshare.reports.table import Column, Report
@@ -125,14 +126,18 @@ def _part(amount: float, whole: float) -> float:
     return amount / whole if whole > 0 else 0.0
 
 
-def committed_by_user(jobs: Collection[Job], ladder: Ladder, basis: Basis) -> UserUsage:
-    """GPU-seconds that running jobs may still hold under protection. Every user with a job is in it, if with 0."""
+def committed_by_user(
+    jobs: Collection[Job], ladder: Ladder, basis: Basis, rule: ChargeRule | None = None, whole: Resources | None = None
+) -> UserUsage:
+    """GPU-seconds that running jobs may still hold under protection, weighed as they will be charged (`whole` is the
+    cluster's, for a rule that charges fractions of it). Every user with a job is in it, if with 0."""
+    rule = rule or ChargeRule()
     found: dict[tuple[str, str], float] = {}
     for job in jobs:
         key = (account_key(job.account), job.user)
         until = job.protected_until() if job.holding and ladder.is_charged(job.qos) else None
         left = max(0.0, (until - basis.now).total_seconds()) if until is not None else 0.0
-        found[key] = found.get(key, 0.0) + left * job.wanted.gpu_count
+        found[key] = found.get(key, 0.0) + left * rule.milli_gpus(job.wanted, whole) / MILLI
     return found
 
 

@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 
 from slurm_fairshare.core.fairshare import Standing
+from slurm_fairshare.core.resources import ChargeRule
 from slurm_fairshare.reports.shares import Wanted, committed_by_user, select, share_rows, unknown
 from slurm_fairshare.reports.words import Basis, standing_short, standing_words
 from tests.reports.sample import BASIS, BY_USER, JOBS, LADDER, NOW, WINDOW, ranking
@@ -90,3 +91,16 @@ def test_data_older_than_three_ticks_is_called_stale_and_younger_is_not() -> Non
 
 def test_the_header_states_window_zone_and_age() -> None:
     assert BASIS.lines() == ("Window 2026-10-01T12:00:00Z to 2026-10-08T12:00:00Z (7d, UTC), computed 23s ago.",)
+
+
+def test_committed_time_is_weighed_as_it_will_be_charged() -> None:
+    half = ChargeRule(weights={"h100": 0.5})
+    whole, less = committed_by_user(JOBS, LADDER, BASIS), committed_by_user(JOBS, LADDER, BASIS, half)
+    assert sum(whole.values()) > 0
+    assert {key: amount / 2 for key, amount in whole.items()} == less
+
+
+def test_a_users_place_in_the_account_is_told_and_who_used_least_has_the_first() -> None:
+    places = {(row.account, row.user): row.user_rank for row in ROWS if row.user}
+    assert places["nlp", "erin"] == 1
+    assert places["nlp", "dan"] == 2
