@@ -26,6 +26,7 @@ from slurm_fairshare.cli import (
     status,
     steps,
     usage,
+    web,
     why,
 )
 from slurm_fairshare.cli.app import App
@@ -89,6 +90,7 @@ for command in (
     doctor.doctor,
     status.status,
     metrics.metrics,
+    web.web,
     database.database,
     plugin.plugin,
     settings.settings,

@@ -58,6 +58,11 @@ class Door:
             raise AccessDenied(401, f"The proxy did not say who is signed in ({header}); sign in there first.")
         return names[0].strip()
 
+    def admit_machine(self, connection: HTTPConnection) -> None:
+        """Programs that watch do not sign in: they ask from where proxies do, or from anywhere if pages are open."""
+        if self.section.user_header is not None and not self._is_proxy(connection):
+            raise AccessDenied(403, "This is for programs at the addresses in web.trusted_proxies.")
+
     def _is_proxy(self, connection: HTTPConnection) -> bool:
         try:
             peer = ip_address(connection.client.host) if connection.client is not None else None

@@ -13,13 +13,14 @@ import structlog
 from fastapi import FastAPI, Path, Query, Request
 from fastapi.exception_handlers import request_validation_exception_handler
 from fastapi.exceptions import RequestValidationError
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp
 
-from slurm_fairshare import __version__
+from slurm_fairshare import __version__, metrics
 from slurm_fairshare.config import Config
 from slurm_fairshare.errors import FairshareError, StaleData, StoreDenied
 from slurm_fairshare.store.viewers import Sight
@@ -208,6 +209,14 @@ def _add_service(app: FastAPI, site: Site) -> None:
         basis = views.tick_basis(reading.tick, site.config, now)
         status = "stale" if basis.stale else "ok"
         return Health(status=status, computed=basis.at, age_seconds=basis.age.total_seconds())
+
+    numbers = metrics.registry(site.source(Sight.STRANGER).store, site.config, site.clock)
+
+    @app.get("/metrics", include_in_schema=False)
+    def prometheus(request: Request) -> Response:
+        """For Prometheus: whom pages are open to, and without a name where the proxies stand."""
+        site.door.admit_machine(request)
+        return Response(generate_latest(numbers), media_type=CONTENT_TYPE_LATEST)
 
     @app.get("/static/{name:path}", include_in_schema=False)
     def static(request: Request, name: str) -> Response:

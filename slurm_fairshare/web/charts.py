@@ -36,7 +36,7 @@ def days_chart(days: Sequence[DayView]) -> str:
         unit="GPU-hours",
         labels=[f"{one.day.day} {one.day:%b}" for one in days],
         series=[
-            _series("Owed", [one.owed for one in days], "due"),
+            _series("Owed", [one.owed for one in days], "owed"),
             _series("Delivered", [one.delivered for one in days], "used"),
         ],
     )

@@ -6,24 +6,17 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Protocol
 
-from slurm_fairshare.core.cluster import Picture
+from slurm_fairshare import metrics
 from slurm_fairshare.core.decisions import Recorded
-from slurm_fairshare.core.fairshare import Ranking
 from slurm_fairshare.core.runs import Run
 from slurm_fairshare.core.window import Weight, Window
-from slurm_fairshare.reports.measured import History
-from slurm_fairshare.store.facts import TickFacts
 from slurm_fairshare.store.viewers import Sight
 
 
-class Store(History, Protocol):
+class Store(metrics.Store, Protocol):
     """The store as the pages see it."""
 
-    def last_tick(self) -> TickFacts | None: ...
-
-    def last_ranking(self) -> tuple[datetime, Ranking] | None: ...
-
-    def latest_queue(self) -> Picture | None: ...
+    def first_capacity(self) -> datetime | None: ...
 
     def usage_by_user(self, window: Window, weight: Weight, now: datetime) -> Mapping[tuple[str, str], float]: ...
 

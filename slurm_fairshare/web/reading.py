@@ -83,13 +83,13 @@ class Reading:
         tick: TickFacts | None,
         changesets: tuple[Changeset, ...],
         past: Callable[[datetime], Past],
+        turns: Callable[[datetime], Mapping[str, Turns]],
     ) -> None:
         self.store, self.config, self.tick, self.changesets = store, config, tick, changesets
-        self.past = past
+        self.past, self.turns = past, turns
         self.ranked: Once[tuple[datetime, Ranking] | None] = Once(store.last_ranking)
         self.picture: Once[Picture | None] = Once(store.latest_queue)
         self.rows: Once[tuple[QueueRow, ...]] = Once(self._rows)
-        self.turns = Once(self._turns)
         self.passed = Once(self._passed)
         self.used = Once(self._used)
         self.trouble = ""
@@ -124,12 +124,6 @@ class Reading:
         window = self.tick.window if self.tick is not None and self.tick.at == at else None
         return self.store.usage_by_user(window, self.config.weight, at) if window is not None else {}
 
-    def _turns(self) -> Mapping[str, Turns]:
-        """When the standing of every node turns: all of them together, since they share what takes time."""
-        at, ranking = self.ranking()
-        window = self.tick.window if self.tick is not None else Window(at, at)
-        return turns(course_of(self.store, self.config, window), ranking, tuple(ranking.tree.nodes))
-
     def _passed(self) -> Pass | None:
         """What a pass of the rebalancer decides on the picture as of the picture."""
         picture = self.picture()
@@ -144,7 +138,7 @@ class Reading:
             basis=self.basis(now),
             rows=self.rows(),
             capacity=self.capacity_now(now),
-            turns=self.turns(),
+            turns=self.turns(now),
             passed=None if old else self.passed(),
             used=self.used(),
         )
@@ -176,7 +170,8 @@ class Source:
         self._door = Lock()
         self._asked: datetime | None = None
         self._reading: Reading | None = None
-        self._past = _PastSource(store, config)
+        self._past = Slow(lambda now: read_past(store, config, now))
+        self._turns = Slow(self._read_turns)
 
     def current(self, now: datetime) -> Reading:
         """The newest reading; the last one while Postgres does not answer, which then says so."""
@@ -200,43 +195,49 @@ class Source:
         if old is not None and old.tick == tick and old.changesets == changesets:
             old.trouble = ""
             return old
-        return Reading(self.store, self.config, tick, changesets, self._past.current)
+        return Reading(self.store, self.config, tick, changesets, self._past, self._turns)
+
+    def _read_turns(self, now: datetime) -> Mapping[str, Turns]:
+        """When the standing of every node turns: all of them together, since they share what takes time."""
+        at, ranking = self.current(now).ranking()
+        window = Window(max(at - self.config.fairshare.lookback, self.store.first_capacity() or at), at)
+        return turns(course_of(self.store, self.config, window), ranking, tuple(ranking.tree.nodes))
 
 
-class _PastSource:
-    """The past, made anew now and then by whoever comes first; the others are served the former one meanwhile."""
+class Slow(Generic[T]):
+    """What takes long to make, made anew now and then by whoever comes first; the others get the former meanwhile."""
 
-    def __init__(self, store: Store, config: Config) -> None:
-        self.store, self.config = store, config
-        self._door = Lock()
-        self._past: Past | None = None
+    def __init__(self, make: Callable[[datetime], T], every: timedelta = PAST_EVERY) -> None:
+        self._make, self._every, self._door = make, every, Lock()
+        self._made: tuple[datetime, T] | None = None
 
-    def current(self, now: datetime) -> Past:
-        past = self._past
-        if past is not None and now - past.measured.period.known.end < PAST_EVERY:
-            return past
-        if not self._door.acquire(blocking=past is None):
-            assert past is not None  # noqa: S101  not waiting means there is a former one
-            return past
+    def __call__(self, now: datetime) -> T:
+        former = self._made
+        if former is not None and timedelta(0) <= now - former[0] < self._every:
+            return former[1]
+        if not self._door.acquire(blocking=former is None):
+            assert former is not None  # noqa: S101  not waiting means there is a former one
+            return former[1]
         try:
-            if self._past is past:
-                self._past = self._read(now)
-            assert self._past is not None  # noqa: S101  it has just been read, by us or by who was before us
-            return self._past
+            if self._made is former:
+                self._made = (now, self._make(now))
+            assert self._made is not None  # noqa: S101  it has just been made, by us or by who was before us
+            return self._made[1]
         finally:
             self._door.release()
 
-    def _read(self, now: datetime) -> Past:
-        config, store = self.config, self.store
-        end = now.replace(microsecond=0)
-        found = measured(store, Window(end - config.web.history, end), now, config.rebalance.checkpoint_interval)
-        known = found.period.known
-        recent = Window(max(known.start, end - config.fairshare.lookback), end)
-        busy = store.busy(known)
-        runs = store.runs(Window(recent.start - waits.BEFORE, recent.end))
-        whole = levels(found, store.capacity_history(known), store.runs(known) if busy else (), busy, now)
-        ended = tuple(one for one in waits_of_runs(runs, config.job_classes) if recent.start <= one.at < recent.end)
-        return Past(found, hours_of_nodes(found.stretches), whole, runs, ended, recent)
+
+def read_past(store: Store, config: Config, now: datetime) -> Past:
+    """StaleData where nothing was recorded; StoreDenied where the role may not see what it is made of."""
+    end = now.replace(microsecond=0)
+    found = measured(store, Window(end - config.web.history, end), now, config.rebalance.checkpoint_interval)
+    known = found.period.known
+    recent = Window(max(known.start, end - config.fairshare.lookback), end)
+    busy = store.busy(known)
+    runs = store.runs(Window(recent.start - waits.BEFORE, recent.end))
+    whole = levels(found, store.capacity_history(known), store.runs(known) if busy else (), busy, now)
+    ended = tuple(one for one in waits_of_runs(runs, config.job_classes) if recent.start <= one.at < recent.end)
+    return Past(found, hours_of_nodes(found.stretches), whole, runs, ended, recent)
 
 
 def seen(make: Callable[[], T]) -> T | None:

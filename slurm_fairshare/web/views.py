@@ -30,7 +30,7 @@ from slurm_fairshare.reports.waits import ALL, Part, wait_rows
 from slurm_fairshare.reports.why import JOB, Why, decided, number_of, paragraphs, why
 from slurm_fairshare.reports.words import ON_TARGET, Basis, standing_short, standing_words
 from slurm_fairshare.store.facts import TickFacts
-from slurm_fairshare.units import HOUR, duration
+from slurm_fairshare.units import HOUR, duration, gpu_hours, percent
 from slurm_fairshare.web.models import (
     BasisView,
     CapacityView,
@@ -288,8 +288,8 @@ def _team_summary(past: Past | None, key: str) -> str:
     if made.owed <= 0:
         return "Nothing was owed in this time: no jobs under contract wanted GPUs."
     return (
-        f"{made.delivered:.1%} of {made.owed / HOUR:,.0f} GPU-hours owed were delivered "
-        f"({made.hourly:.1%} hour by hour)."
+        f"{percent(made.delivered)} of {gpu_hours(made.owed)} GPU-hours owed were delivered "
+        f"({percent(made.hourly)} hour by hour)."
     )
 
 

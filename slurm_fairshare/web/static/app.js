@@ -1,8 +1,8 @@
 // Draws the charts with the page's own colours, and renews the page as often as the daemon ticks.
 "use strict";
 (() => {
-  const TEAMS_LIGHT = ["#2f6fde", "#c8553d", "#3d9970", "#8e5bd0", "#c98a00", "#2a9db5", "#c2528b", "#6b7a2c", "#7a5c43"];
-  const TEAMS_DARK = ["#6ea3ff", "#ff8f70", "#5fd1ae", "#b796f5", "#f2c14e", "#5cc8dd", "#f08fc0", "#b3c264", "#c9a384"];
+  const TEAMS_LIGHT = ["#2f6fde", "#c8553d", "#3d9970", "#8e5bd0", "#c2528b", "#2a9db5", "#6b7a2c", "#7a5c43", "#4d5b8c"];
+  const TEAMS_DARK = ["#6ea3ff", "#ff8f70", "#5fd1ae", "#b796f5", "#f08fc0", "#5cc8dd", "#b3c264", "#c9a384", "#98a6dd"];
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
   const drawn = new Map();
@@ -44,7 +44,8 @@
         axisPointer: { lineStyle: { color: colour("quiet") } } },
       xAxis: bars
         ? { type: "category", data: chart.labels, ...axis }
-        : { type: "time", useUTC: true, ...axis, splitNumber: narrow ? 4 : 8 },
+        : { type: "time", ...axis, splitNumber: narrow ? 4 : 8,
+            axisLabel: { ...text, formatter: { year: "{d} {MMM}", month: "{d} {MMM}", day: "{d} {MMM}", hour: "{HH}:{mm}", minute: "{HH}:{mm}" } } },
       yAxis: { type: "value", name: chart.unit, nameTextStyle: { ...text, align: "left" }, nameGap: 8, splitLine: { lineStyle: { color: colour("line") } }, axisLabel: text },
       useUTC: true,
       series: chart.series.map((one, place) => series(chart, one, place)),
