@@ -53,7 +53,7 @@ def bytes_of(result: Result) -> bytes:
 
 
 TINY: dict[str, Any] = {
-    "name": "tiny", "days": 1.5, "warmup": 0.5, "nodes": ({"count": 4, "gpus": 8},),
+    "name": "tiny", "days": 1.0, "warmup": 0.5, "nodes": ({"count": 4, "gpus": 8},),
     "shares": {"one": {"weight": 2, "a": 1, "b": 2}, "two": {"c": 1}},
     "classes": {
         "debug": {"load": 0.05, "depth": 1, "gpus": {1: 1}, "work": {"median": "5m", "most": "1h"},
