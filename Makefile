@@ -58,6 +58,10 @@ reference: ## write docs/reference from the code
 bench-sim: ## the simulator: speed, known answers, policies side by side on a public trace
 	@$(IN_VENV) python -m benchmarks.bench_sim
 
+.PHONY: bench-ledger
+bench-ledger: ## the ledger: reading accounting beside slurm2sql and a bare COPY; a tick over 1,000,000 runs
+	@$(IN_VENV) python -m benchmarks.bench_ledger
+
 .PHONY: bench-rebalance
 bench-rebalance: ## a rebalance pass over 5,000 running and 50,000 waiting jobs
 	@$(IN_VENV) python -m benchmarks.bench_rebalance

@@ -67,6 +67,7 @@ class LedgerStore:
     def _upsert_runs(self, connection: Connection, runs: Sequence[Run], now: datetime) -> None:
         if not runs:
             return
+        connection.execute(text("set local work_mem = '64MB'"))  # a day's runs are sorted in memory
         staged = stage(connection, tables.run, rows.RUN, (rows.run_row(run, now) for run in runs))
         upsert(
             connection,
@@ -116,13 +117,15 @@ class LedgerStore:
         found = self._one("select until from fairshare.poll where cluster = :cluster and source = :s", s=ACCOUNTING)
         return None if found is None else found["until"].astimezone(UTC)
 
-    def runs(self, window: Window) -> tuple[Run, ...]:
-        """The runs that overlap the window, by start; those that never started are left out."""
+    def runs(self, window: Window, state: str | None = None) -> tuple[Run, ...]:
+        """The runs that overlap the window, by start, all or those in a state; what never started is left out."""
         found = self._all(
             "select * from fairshare.run where cluster = :cluster and start_at < :end "
-            "and (end_at is null or end_at > :start) order by start_at, key",
+            "and (end_at is null or end_at > :start) and (cast(:state as text) is null or state = :state) "
+            "order by start_at, key",
             start=window.start,
             end=window.end,
+            state=state,
         )
         return tuple(rows.read_run(row) for row in found)
 
