@@ -59,9 +59,9 @@ def pyramid(app: App, since: str, until: str | None, form: Form) -> None:
     with app.store() as store:
         found = measured(store, asked, app.now, app.config.rebalance.checkpoint_interval)
         known = found.period.known
-        levels = pyramid_report.levels(
-            found, store.capacity_history(known), store.runs(known), store.busy(known), app.now
-        )
+        busy = store.busy(known)
+        told = store.runs(known) if busy else ()
+        levels = pyramid_report.levels(found, store.capacity_history(known), told, busy, app.now)
     emit(pyramid_report.report(found, levels), form)
 
 

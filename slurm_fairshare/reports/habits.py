@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -49,54 +49,50 @@ def habits(
     runs: Iterable[Run], window: Window, now: datetime, ladder: Ladder, busy: Mapping[str, float]
 ) -> tuple[Habit, ...]:
     """All together, then each account with its users. Only runs that held GPUs inside the window."""
-    mine = [run for run in runs if run.held.gpu_count and overlap_seconds(run, window, now)]
-    by_account: dict[str, list[Run]] = {}
-    for run in mine:
-        by_account.setdefault(account_key(run.account), []).append(run)
-    found = [_habit(ALL, "", mine, window, now, ladder, busy)]
-    for account in sorted(by_account):
-        found.append(_habit(account, "", by_account[account], window, now, ladder, busy))
-        found.extend(_users(account, by_account[account], window, now, ladder, busy))
+    everything: list[Held] = []
+    accounts: dict[str, list[Held]] = {}
+    users: dict[str, dict[str, list[Held]]] = {}
+    for run in runs:
+        held = run.held.gpu_count * overlap_seconds(run, window, now) if run.held.gpu_count else 0
+        if held:
+            account = account_key(run.account)
+            everything.append((run, held))
+            accounts.setdefault(account, []).append((run, held))
+            users.setdefault(account, {}).setdefault(run.user, []).append((run, held))
+    found = [_habit(ALL, "", everything, ladder, busy)]
+    for account in sorted(accounts):
+        found.append(_habit(account, "", accounts[account], ladder, busy))
+        found.extend(_habit(account, user, mine, ladder, busy) for user, mine in sorted(users[account].items()))
     return tuple(found)
 
 
-def _users(
-    account: str, runs: Sequence[Run], window: Window, now: datetime, ladder: Ladder, busy: Mapping[str, float]
-) -> Iterator[Habit]:
-    for user in sorted({run.user for run in runs}):
-        yield _habit(account, user, [run for run in runs if run.user == user], window, now, ladder, busy)
+Held = tuple[Run, int]
+"""A run and the GPU-seconds it held inside the window."""
 
 
-def _habit(
-    account: str,
-    user: str,
-    runs: Sequence[Run],
-    window: Window,
-    now: datetime,
-    ladder: Ladder,
-    busy: Mapping[str, float],
-) -> Habit:
-    def held(some: Iterable[Run]) -> int:
-        return sum(run.held.gpu_count * overlap_seconds(run, window, now) for run in some)
-
-    charged = [run for run in runs if run.charged]
-    ended = [run for run in charged if run.end is not None and run.state not in STOPPED and run.contract is not None]
-    said = [run.contract.priority for run in charged if run.contract is not None]
-    known = [run for run in runs if run.key in busy]
+def _habit(account: str, user: str, runs: Sequence[Held], ladder: Ladder, busy: Mapping[str, float]) -> Habit:
+    charged = [(run, held) for run, held in runs if run.charged]
+    ended = [
+        (run, run.contract.min_runtime)
+        for run, _ in charged
+        if run.end is not None and run.state not in STOPPED and run.contract is not None
+    ]
+    said = [run.contract.priority for run, _ in charged if run.contract is not None]
+    known = [(run, held) for run, held in runs if run.key in busy]
     return Habit(
         account=account,
         user=user,
         runs=len(runs),
-        charged=held(charged),
-        unallocated=held(run for run in runs if not run.charged),
-        declared=tuple(run.contract.min_runtime for run in ended if run.contract is not None),
-        ran=tuple(_length(run) for run in ended),
-        at_cap=sum(1 for run in ended if run.contract is not None and run.contract.min_runtime >= ladder.cap),
-        ended_before=sum(1 for run in ended if run.contract is not None and _length(run) < run.contract.min_runtime),
+        charged=sum(held for _, held in charged),
+        unallocated=sum(held for run, held in runs if not run.charged),
+        declared=tuple(declared for _, declared in ended),
+        ran=tuple(_length(run) for run, _ in ended),
+        at_cap=sum(1 for _, declared in ended if declared >= ladder.cap),
+        ended_before=sum(1 for run, declared in ended if _length(run) < declared),
         low=said.count(Priority.LOW),
         normal=said.count(Priority.NORMAL),
         high=said.count(Priority.HIGH),
-        idle=sum(held([run]) * (1 - busy[run.key]) for run in known) if known else None,
+        idle=sum(held * (1 - busy[run.key]) for run, held in known) if known else None,
     )
 
 

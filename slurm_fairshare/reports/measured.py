@@ -15,7 +15,7 @@ from slurm_fairshare.core.cluster import Capacity
 from slurm_fairshare.core.decisions import Recorded
 from slurm_fairshare.core.delivery import Delivery, Stretch, deliveries, hourly, stretches
 from slurm_fairshare.core.demand import EVERYBODY
-from slurm_fairshare.core.lost import Lost, lost_work
+from slurm_fairshare.core.lost import PREEMPTED, Lost, lost_work
 from slurm_fairshare.core.resources import MILLI
 from slurm_fairshare.core.runs import Run
 from slurm_fairshare.core.tree import Changeset, Tree, epochs, tree_at
@@ -42,7 +42,7 @@ class History(Protocol):
 
     def ticks(self, window: Window) -> tuple[datetime, ...]: ...
 
-    def runs(self, window: Window) -> tuple[Run, ...]: ...
+    def runs(self, window: Window, state: str | None = None) -> tuple[Run, ...]: ...
 
     def decisions(self, since: datetime) -> tuple[Recorded, ...]: ...
 
@@ -95,10 +95,10 @@ class Measured:
     stretches: tuple[Stretch, ...] = ()
 
 
-def period_of(store: History, asked: Window) -> Period:
+def period_of(store: History, asked: Window, capacity: Sequence[Step], demand: Mapping[str, Sequence[Step]]) -> Period:
     """The part of the window in which capacity and demand are known. StaleData if there is none."""
-    starts = [step.at for step in store.capacity(asked)[:1]]
-    starts += [step.at for step in store.demand(asked).get(EVERYBODY, ())[:1]]
+    starts = [step.at for step in capacity[:1]]
+    starts += [step.at for step in demand.get(EVERYBODY, ())[:1]]
     if len(starts) < 2 or max(starts) >= asked.end:
         raise StaleData(
             f"nothing was recorded from {moment(asked.start)} to {moment(asked.end)}: choose another --since, or let "
@@ -117,7 +117,8 @@ def _unseen(store: History, known: Window) -> tuple[Window, ...]:
 
 def measured(store: History, asked: Window, now: datetime, checkpoint_interval: timedelta) -> Measured:
     """Everything about a window that ends by `now`."""
-    period = period_of(store, asked)
+    capacity, demand = store.capacity(asked), store.demand(asked)
+    period = period_of(store, asked, capacity, demand)
     known = period.known
     changesets = store.changesets()
     stretched = epochs(changesets, known.start, known.end)
@@ -126,13 +127,15 @@ def measured(store: History, asked: Window, now: datetime, checkpoint_interval: 
     for epoch in stretched:
         for _, charges in store.charges_by_hour(Window(epoch.start, epoch.end), now):
             used.append({account: amount / MILLI for account, amount in charges.items()})
-    found = stretches(hours, store.capacity(known), store.demand(known), used)
+    found = stretches(hours, capacity, demand, used)
     return Measured(
         period=period,
         hours=tuple(Window(hour.start, hour.end) for hour in hours),
         tree=tree_at(changesets, known.end),
         deliveries=deliveries(found),
-        lost=lost_work(store.decisions(known.start), store.runs(known), known.start, known.end, checkpoint_interval),
+        lost=lost_work(
+            store.decisions(known.start), store.runs(known, PREEMPTED), known.start, known.end, checkpoint_interval
+        ),
         holdings=store.holdings(known, now),
         stretches=found,
     )

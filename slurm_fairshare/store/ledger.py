@@ -28,6 +28,9 @@ from slurm_fairshare.store.merge import remove_others, stage, upsert
 from slurm_fairshare.store.rows import clean
 from slurm_fairshare.store.weighing import Charges, adjust, by_user, capacity_steps, parts, weigh
 
+PRICES = "prices"
+"""The name under which is kept by which rule the ledger's runs are charged."""
+
 ACCOUNTING = "sacct"
 """The name of the watermark of what is read from slurmdbd."""
 
@@ -161,6 +164,37 @@ class LedgerStore:
             if self._claim_picture(connection, picture.at):
                 demands.record(connection, self.cluster, picture.at, demand(picture, self.ladder, self.rule))
                 self._replace_queue(connection, picture)
+                self._reprice(connection, picture)
+
+    def _reprice(self, connection: Connection, picture: Picture) -> None:
+        """Charge every run of the ledger by the rule and the cluster of today, when either has changed.
+
+        So usage and entitlement are always in the same GPUs, and the same ledger gives the same ranking whenever its
+        rows were read.
+        """
+        prices = self.rule.spelt(picture.whole)
+        before = connection.execute(
+            text("select value from fairshare.fact where cluster = :cluster and name = :name"),
+            {"cluster": self.cluster, "name": PRICES},
+        ).scalar()
+        if before == prices or (self.rule.dominant and not picture.nodes):
+            return
+        held = connection.execute(
+            text("select distinct gpus, cpus, memory_mb from fairshare.run where cluster = :cluster"),
+            {"cluster": self.cluster},
+        ).all()
+        milli = [self.rule.milli_gpus(Resources(row.gpus, row.cpus, row.memory_mb), picture.whole) for row in held]
+        connection.execute(
+            text(_REPRICE),
+            {
+                "cluster": self.cluster,
+                "gpus": [rows.gpus_json(row.gpus) for row in held],
+                "cpus": [row.cpus for row in held],
+                "memory_mb": [row.memory_mb for row in held],
+                "milli": milli,
+            },
+        )
+        self._keep(connection, PRICES, prices, picture.at)
 
     def _claim_picture(self, connection: Connection, at: datetime) -> bool:
         """Lock the picture's row, so that two writers queue up; false if it is newer than ours."""
@@ -366,13 +400,16 @@ class LedgerStore:
     def remember(self, name: str, value: Any, at: datetime) -> None:
         """Keep a small thing (anything JSON can hold) under a name, in place of what was there."""
         with self.database.transaction() as connection:
-            connection.execute(
-                text(
-                    "insert into fairshare.fact values (:cluster, :name, cast(:value as jsonb), :at) "
-                    "on conflict (cluster, name) do update set value = excluded.value, at = excluded.at"
-                ),
-                {"cluster": self.cluster, "name": name, "value": json.dumps(value), "at": at},
-            )
+            self._keep(connection, name, value, at)
+
+    def _keep(self, connection: Connection, name: str, value: Any, at: datetime) -> None:
+        connection.execute(
+            text(
+                "insert into fairshare.fact values (:cluster, :name, cast(:value as jsonb), :at) "
+                "on conflict (cluster, name) do update set value = excluded.value, at = excluded.at"
+            ),
+            {"cluster": self.cluster, "name": name, "value": json.dumps(value), "at": at},
+        )
 
     def recall(self, name: str) -> tuple[datetime, Any] | None:
         """What was kept under the name and when; None if nothing was."""
@@ -423,6 +460,14 @@ _FORGET_SETTLED = """
               and r.end_at is not null and r.state <> 'RESIZING'
         )
     )
+"""
+
+_REPRICE = """
+    update fairshare.run r set milli_gpus = price.milli
+    from unnest(cast(:gpus as jsonb[]), cast(:cpus as integer[]), cast(:memory_mb as bigint[]), cast(:milli as bigint[]))
+        as price (gpus, cpus, memory_mb, milli)
+    where r.cluster = :cluster and r.gpus = price.gpus and r.cpus = price.cpus and r.memory_mb = price.memory_mb
+      and r.milli_gpus <> price.milli
 """
 
 _CAPACITY_STEP = """

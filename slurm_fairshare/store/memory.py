@@ -59,6 +59,7 @@ class MemoryStore:
         self._rejected: dict[tuple[str, str], Rejected] = {}
         self._read: Window | None = None
         self._picture: Picture | None = None
+        self._prices: dict[str, object] | None = None
         self._sightings: dict[tuple[int, datetime], _Sighting] = {}
         self._capacity: dict[str, dict[datetime, Capacity]] = {}
         self._demand: dict[str, dict[datetime, float]] = {}
@@ -99,11 +100,12 @@ class MemoryStore:
     def watermark(self) -> datetime | None:
         return None if self._read is None else self._read.end
 
-    def runs(self, window: Window) -> tuple[Run, ...]:
+    def runs(self, window: Window, state: str | None = None) -> tuple[Run, ...]:
         found = [
             run
             for run in self._all_runs()
             if run.start is not None and run.start < window.end and (run.end is None or run.end > window.start)
+            if state is None or run.state == state
         ]
         return tuple(sorted(found, key=lambda run: (run.start, run.key)))
 
@@ -129,6 +131,7 @@ class MemoryStore:
         if self._picture is None or self._picture.at <= picture.at:
             self._record_demand(picture)
             self._replace(picture)
+            self._reprice(picture)
 
     def _record_demand(self, picture: Picture) -> None:
         seen = demand(picture, self.ladder, self.rule)
@@ -137,6 +140,15 @@ class MemoryStore:
             before = max((at for at in steps if at <= picture.at), default=None)
             if before is None or steps[before] != seen.get(account, 0.0):
                 steps[picture.at] = seen.get(account, 0.0)
+
+    def _reprice(self, picture: Picture) -> None:
+        prices = self.rule.spelt(picture.whole)
+        if prices == self._prices or (self.rule.dominant and not picture.nodes):
+            return
+        self._prices = prices
+        for key, kept in self._runs.items():
+            milli = self.rule.milli_gpus(kept.run.held, picture.whole)
+            self._runs[key] = replace(kept, run=replace(kept.run, milli_gpus=milli))
 
     def _capacity_step(self, one: Capacity, at: datetime) -> None:
         steps = self._capacity.setdefault(one.kind, {})
