@@ -5,6 +5,8 @@ SHELL := /bin/bash
 
 IN_VENV = venv=$$(tools/setup) && export PATH="$$venv/bin:$$PATH" &&
 RELEASES = bookworm trixie sid
+# Two workers with a cluster each: these tests wait more than they compute.
+ON_CLUSTERS = -m cluster -n 2 --dist loadfile
 
 .PHONY: help
 help: ## what there is
@@ -24,18 +26,20 @@ lint: ## style, types, layers
 
 .PHONY: test
 test: lint ## everything: lint, types, layers, unit, Lua, Postgres, the cluster
-	@$(IN_VENV) pytest
+	@docker/cluster build
+	@$(IN_VENV) pytest -n 2 -m "not cluster"
+	@$(IN_VENV) pytest $(ON_CLUSTERS)
 
 .PHONY: test-quick
 test-quick: lint ## what needs no cluster
-	@$(IN_VENV) pytest -m "not cluster"
+	@$(IN_VENV) pytest -n 2 -m "not cluster"
 
 .PHONY: test-matrix
 test-matrix: ## the cluster tests on Slurm 22.05, 24.11 and 26.05
 	@$(IN_VENV) for release in $(RELEASES); do \
 	    echo "== cluster tests on $$release"; \
-	    FAIRSHARE_TEST_RELEASE=$$release pytest -m cluster; \
-	    docker/cluster down --release $$release; \
+	    docker/cluster build --release $$release; \
+	    FAIRSHARE_TEST_RELEASE=$$release pytest $(ON_CLUSTERS); \
 	done
 
 .PHONY: chaos

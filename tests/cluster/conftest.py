@@ -1,21 +1,33 @@
-"""The cluster that these tests share. It is started if it does not run, and stays up afterwards."""
+"""The cluster that these tests share. It is started if it does not run, and stays up afterwards.
+
+When pytest runs several workers, each has a cluster of its own, which goes when the worker is done.
+"""
 
 from __future__ import annotations
 
 import os
+import subprocess
+from collections.abc import Iterator
 
 import pytest
 
-from tests.cluster.cluster import Cluster, CommandError
+from tests.cluster.cluster import REPOSITORY, Cluster, CommandError
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Cluster:
+def cluster() -> Iterator[Cluster]:
     """The container cluster of the release in FAIRSHARE_TEST_RELEASE (default: trixie, Slurm 24.11)."""
+    release = os.environ.get("FAIRSHARE_TEST_RELEASE", "trixie")
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    if worker:
+        os.environ["COMPOSE_PROJECT_NAME"] = f"slurm-fairshare-{release}-{worker}"
     try:
-        return Cluster.up(os.environ.get("FAIRSHARE_TEST_RELEASE", "trixie"))
+        up = Cluster.up(release)
     except CommandError as failure:
         pytest.fail(f"the container cluster does not come up: {failure}", pytrace=False)
+    yield up
+    if worker:
+        subprocess.run([str(REPOSITORY / "docker" / "cluster"), "down", "--release", release], check=True)
 
 
 @pytest.fixture
