@@ -266,7 +266,9 @@ def _waiting(known: Why, row: QueueRow) -> list[str]:
         _place(known, row),
     ]
     if known.declined is not None:
-        told.append(f"Nobody was stopped for it when that was looked at last, {known.declined.at}: {known.declined.words}.")
+        told.append(
+            f"Nobody was stopped for it when that was looked at last, {known.declined.at}: {known.declined.words}."
+        )
     if known.ahead:
         named = ", ".join(f"{one.job.label} ({one.job.user}, {one.job.account})" for one in known.ahead[:MOST_AHEAD])
         more = len(known.ahead) - MOST_AHEAD
