@@ -54,6 +54,12 @@ class ChargeRule:
     weights: Mapping[str, float] = field(default_factory=dict)
     dominant: bool = False
 
+    def spelt(self, cluster: Resources) -> dict[str, object]:
+        """What a price depends on, in JSON's terms: equal where every price is."""
+        whole = {"gpus": dict(sorted(cluster.gpus.items())), "cpus": cluster.cpus, "memory_mb": cluster.memory_mb}
+        weights = {kind: float(weight) for kind, weight in sorted(self.weights.items()) if weight != 1}
+        return {"weights": weights, "dominant": whole if self.dominant else None}
+
     def milli_gpus(self, held: Resources, cluster: Resources | None = None) -> int:
         """The charge per second, in thousandths of a GPU.
 

@@ -391,6 +391,13 @@ class MemorySlurm:
         fitting = [n.name for n in self._nodes.values() if n.in_service and self._fits(n.name, share)]
         return tuple(fitting[: job.node_count]) if len(fitting) >= job.node_count else ()
 
+    @property
+    def _whole(self) -> Resources:
+        found = Resources()
+        for node in self._nodes.values():
+            found = found.plus(node.total)
+        return found
+
     def _record(self, job: Job) -> str:
         key = str(len(self._runs) + 1)
         self._runs[key] = self._row(job, key)
@@ -414,7 +421,7 @@ class MemorySlurm:
             start=job.start,
             end=None,
             held=held,
-            milli_gpus=self._rule.milli_gpus(held),
+            milli_gpus=self._rule.milli_gpus(held, self._whole),
             charged=self._ladder.is_charged(job.qos),
             contract=job.contract,
             nodes=",".join(job.nodes),

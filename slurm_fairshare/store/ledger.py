@@ -464,8 +464,9 @@ _FORGET_SETTLED = """
 
 _REPRICE = """
     update fairshare.run r set milli_gpus = price.milli
-    from unnest(cast(:gpus as jsonb[]), cast(:cpus as integer[]), cast(:memory_mb as bigint[]), cast(:milli as bigint[]))
-        as price (gpus, cpus, memory_mb, milli)
+    from unnest(
+        cast(:gpus as jsonb[]), cast(:cpus as integer[]), cast(:memory_mb as bigint[]), cast(:milli as bigint[])
+    ) as price (gpus, cpus, memory_mb, milli)
     where r.cluster = :cluster and r.gpus = price.gpus and r.cpus = price.cpus and r.memory_mb = price.memory_mb
       and r.milli_gpus <> price.milli
 """

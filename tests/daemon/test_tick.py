@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -13,6 +14,7 @@ from slurm_fairshare.core.runs import RejectedRow
 from slurm_fairshare.core.tree import Share
 from slurm_fairshare.core.window import Window
 from slurm_fairshare.errors import NotLeading, SlurmRefused, SlurmUnreachable
+from slurm_fairshare.slurm.memory import MemorySlurm
 from slurm_fairshare.store.memory import MemoryStore
 from tests.daemon.world import SETS, T0, terms, world
 
@@ -49,6 +51,25 @@ def test_usage_moves_a_team_behind_those_it_took_from() -> None:
     assert standing.usage == 8 * 600
     assert standing.entitlement == pytest.approx(16 * 600 * 0.2)
     assert standing.ratio == pytest.approx(2.5)
+
+
+def test_a_job_that_blocks_a_nodes_memory_pays_for_the_node_where_the_site_wants_it() -> None:
+    it = world(fairshare={"dominant": True})
+    it.slurm = MemorySlurm("lab", it.config.ladder, it.config.charge_rule, T0)
+    for node in ("n1", "n2"):
+        it.slurm.add_node(node)
+    it.slurm.add_account("robotics", "user-robotics")
+    it.tick()
+    job = it.slurm.submit("robotics", "user-robotics", 1, contract=terms(3600))
+    it.slurm.alter(job, lambda one: replace(one, wanted=Resources({"h100": 1}, 1, 128_000)))
+    it.slurm.start(job)
+    it.slurm.advance(600)
+    standing = it.tick().ranking.standings["lab/robotics"]
+    assert standing.usage == 8 * 600
+    assert standing.entitlement == pytest.approx(16 * 600 * 0.2)
+    it.slurm.finish(job)
+    it.slurm.advance(60)
+    assert it.tick().ranking.standings["lab/robotics"].usage == 8 * 600
 
 
 def test_unallocated_work_is_free() -> None:
