@@ -158,7 +158,7 @@ def test_a_site_set_up_as_documented_is_green_and_nothing_is_changed(patient: Pa
     assert patient.cluster.slurm_output("sacctmgr", "-nP", "list", "transactions") == before
     next_job = patient.cluster.slurm_output("scontrol", "show", "config").partition("NEXT_JOB_ID")[2].split()[1]
     assert next_job == last_job, "the probe took no job number"
-    assert patient.cluster.slurm_output("squeue", "-h", "-a", "-t", "all") == ""
+    assert patient.cluster.slurm_output("squeue", "-h", "-a") == ""
 
 
 def test_faults_of_order_and_scheduling(patient: Patient) -> None:
