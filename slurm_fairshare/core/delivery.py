@@ -11,7 +11,8 @@ Over a period, with the sums over its hours:
     delivered = min(sum of used, sum of owed) / sum of owed    what came too early or too late counts too
     hourly    = sum of min(used, owed) / sum of owed           each hour by itself: shown beside it, never the aim
 
-Used is what was charged, so work that an eviction threw away counts as delivered: `core.lost` is shown beside it. A node above the leaves has the sums of its leaves: one team's surplus does not pay for another's shortfall.
+Used is what was charged, so work that an eviction threw away counts as delivered: `core.lost` is shown beside it.
+A node above the leaves has the sums of its leaves: one team's surplus does not pay for another's shortfall.
 """
 
 from __future__ import annotations

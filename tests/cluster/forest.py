@@ -38,7 +38,7 @@ class Forest:
 
 def draw(count: int, seed: int) -> Forest:
     """`count` trees side by side below the root: accounts down to three levels, users at each."""
-    dice = random.Random(seed)  # noqa: S311  the same trees every time
+    dice = random.Random(seed)  # the same trees every time
     forest = Forest(lines={"root": []})
     for number in range(count):
         name = f"t{number:03d}"
