@@ -38,8 +38,8 @@ class Viewers:
         self.database = database
 
     def sight(self, name: str) -> Sight:
-        """What the role of this name may look at; a name without a role, or none at all, is a stranger's."""
-        with self.database.transaction() as connection:
+        """What the login of this name may look at; a name that is no login, or none at all, is a stranger's."""
+        with self.database.unchecked() as connection:  # Postgres's own tables: they need no rights in ours
             if not in_force(connection):
                 return Sight.OWN
             groups = set(connection.execute(text(_GROUPS), {"name": name, "groups": [*_INSIDERS, READER]}).scalars())
@@ -47,11 +47,14 @@ class Viewers:
             return Sight.INSIDER
         return Sight.READER if groups else Sight.STRANGER
 
+    def close(self) -> None:
+        self.database.close()
+
 
 _INSIDERS = (MANAGER, ADMIN, DAEMON)
 
 _GROUPS = """
     select groups.rolname from pg_roles login, pg_roles groups
-    where login.rolname = :name and groups.rolname = any(cast(:groups as text[]))
+    where login.rolname = :name and login.rolcanlogin and groups.rolname = any(cast(:groups as text[]))
       and pg_has_role(login.oid, groups.oid, 'member')
 """

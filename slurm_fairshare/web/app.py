@@ -127,12 +127,21 @@ class Site:
         return HTMLResponse(page, status, headers)
 
     def close(self) -> None:
+        self.door.roles.close()
         for source in self._sources.values():
             source.store.close()
 
 
-def create_app(config: Config, stores: Stores, roles: Roles, clock: Callable[[], datetime]) -> ASGIApp:
-    """The application with its security headers around it."""
+class Dashboard(SecurityHeaders):
+    """The application with its security headers around it. A server closes it with its lifespan."""
+
+    def __init__(self, app: ASGIApp, site: Site) -> None:
+        super().__init__(app)
+        self.close = site.close
+
+
+def create_app(config: Config, stores: Stores, roles: Roles, clock: Callable[[], datetime]) -> Dashboard:
+    """Nothing is read before the first page is asked for."""
     site = Site(config, stores, roles, clock)
 
     @asynccontextmanager
@@ -144,7 +153,8 @@ def create_app(config: Config, stores: Stores, roles: Roles, clock: Callable[[],
         title="slurm-fairshare",
         version=__version__,
         description=ABOUT,
-        root_path=config.web.root_path,
+        servers=[{"url": config.web.root_path or "/"}],
+        redirect_slashes=False,
         openapi_url=f"{API}/openapi.json",
         docs_url=None,
         redoc_url=None,
@@ -154,7 +164,7 @@ def create_app(config: Config, stores: Stores, roles: Roles, clock: Callable[[],
     _add_service(app, site)
     _add_api(app, site)
     _add_pages(app, site)
-    return SecurityHeaders(app)
+    return Dashboard(app, site)
 
 
 def _add_errors(app: FastAPI, site: Site) -> None:

@@ -5,19 +5,18 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import uvicorn
-from starlette.types import ASGIApp
 
 from slurm_fairshare.config import Config
 from slurm_fairshare.store.connection import Database
 from slurm_fairshare.store.postgres import PostgresStore
 from slurm_fairshare.store.viewers import Sight, Viewers
-from slurm_fairshare.web.app import create_app
+from slurm_fairshare.web.app import Dashboard, create_app
 from slurm_fairshare.web.ports import Store
 
 APPLICATION = "slurm-fairshare web"
 
 
-def application(config: Config) -> ASGIApp:
+def application(config: Config) -> Dashboard:
     """The application on the site's Postgres. Nothing is opened before the first page is asked for."""
 
     def store(sight: Sight) -> Store:

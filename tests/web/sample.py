@@ -17,6 +17,7 @@ from slurm_fairshare.core.cluster import PENDING, RUNNING, Job, Node, Picture, c
 from slurm_fairshare.core.contract import Contract, Ladder, Priority
 from slurm_fairshare.core.decisions import Decision, Outcome, Rule, Side
 from slurm_fairshare.core.fairshare import Ranking
+from slurm_fairshare.core.rebalance import queue_order
 from slurm_fairshare.core.records import Batch, TickReport
 from slurm_fairshare.core.resources import MILLI, Resources
 from slurm_fairshare.core.runs import Run
@@ -88,9 +89,8 @@ def fill(
         store.record_picture(Picture(CLUSTER, at, jobs, nodes), capacity_of(nodes))
         window = Window(at - timedelta(days=7), at)
         store.record_tick(TickReport(at, at + timedelta(seconds=2), made[1], (), True, window if ago else made[0]))
-    waits = [job for job in jobs if job.pending]
-    first = max(waits, key=lambda job: job.priority).job_id if waits else 0
-    return Lab(now, config, jobs, stopped, first)
+    first = next(iter(queue_order(jobs, LADDER)), None)
+    return Lab(now, config, jobs, stopped, first.job_id if first is not None else 0)
 
 
 def _placed(job: Job, ranking: Ranking) -> Job:

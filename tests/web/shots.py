@@ -24,6 +24,9 @@ class NoRoles:
     def sight(self, _name: str) -> Sight:
         return Sight.OWN
 
+    def close(self) -> None:
+        pass
+
 
 def main(folder: Path, wanted: list[str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
