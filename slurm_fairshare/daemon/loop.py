@@ -140,6 +140,10 @@ class Daemon:
         report = rebalance_pass(self.slurm, self.store, self.config, self.clock())
         for one in report.recorded:
             log.info("decision", id=one.decision.id, outcome=str(one.outcome), detail=one.detail)
+        for job_id in report.warned:
+            log.info("session warned", job=job_id)
+        if report.unheard:
+            log.warning("a session could not be told", why=report.unheard, remedy="set slurm.notify_prefix")
 
     # --- who leads
 

@@ -46,6 +46,12 @@ def change(site: Site, user: str, job: JobId, *words: str) -> str:
     return "" if done.returncode == 0 else (done.stderr + done.stdout).strip() or f"exit {done.returncode}"
 
 
+def refused(site: Site, said: str, words: str) -> None:
+    """22.05 shows nobody what a plugin says about a change; the refusal itself is the same."""
+    assert said
+    assert site.cluster.release == "bookworm" or words in said
+
+
 OWNERS = ("alice", "erin", "frank")
 """Owner, coordinator and operator: the plugin treats all three alike."""
 
@@ -53,18 +59,18 @@ OWNERS = ("alice", "erin", "frank")
 @pytest.mark.parametrize("user", OWNERS)
 def test_the_contract_of_a_waiting_job_is_fixed(site: Site, waiting: JobId, user: str) -> None:
     for words in ("Comment=min_runtime=2h", "Comment=resumable=no", "Comment=priority=high", "Comment=notice=USR1"):
-        assert "fixed when the job is submitted" in change(site, user, waiting, words), words
-    assert "QOS follows from the contract" in change(site, user, waiting, "QOS=fs-8h")
-    assert "shorter than the job's min_runtime" in change(site, user, waiting, "TimeLimit=30")
-    assert "must stay requeueable" in change(site, user, waiting, "Requeue=0")
+        refused(site, change(site, user, waiting, words), "fixed when the job is submitted")
+    refused(site, change(site, user, waiting, "QOS=fs-8h"), "QOS follows from the contract")
+    refused(site, change(site, user, waiting, "TimeLimit=30"), "shorter than the job's min_runtime")
+    refused(site, change(site, user, waiting, "Requeue=0"), "must stay requeueable")
     assert site.product.slurm.job(waiting).contract.min_runtime == 3600  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("user", OWNERS)
 def test_the_contract_of_a_running_job_is_fixed(site: Site, running: JobId, user: str) -> None:
-    assert "fixed when the job is submitted" in change(site, user, running, "Comment=min_runtime=2h")
-    assert "shorter than the job's min_runtime" in change(site, user, running, "TimeLimit=30")
-    assert "must stay requeueable" in change(site, user, running, "Requeue=0")
+    refused(site, change(site, user, running, "Comment=min_runtime=2h"), "fixed when the job is submitted")
+    refused(site, change(site, user, running, "TimeLimit=30"), "shorter than the job's min_runtime")
+    refused(site, change(site, user, running, "Requeue=0"), "must stay requeueable")
     for words in ("QOS=fs-8h", "Account=language", "Partition=gpu2"):
         assert change(site, user, running, words), words
     seen = site.cluster.job(running)
