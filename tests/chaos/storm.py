@@ -22,6 +22,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import psycopg
+import pytest
 
 from slurm_fairshare.core.tree import Share
 from slurm_fairshare.daemon.loop import LEADER
@@ -34,6 +35,7 @@ from tests.cluster.cluster import Cluster, CommandError
 from tests.cluster.product import PEOPLE, TEAMS
 
 PROGRAM = [sys.executable, "-c", "from slurm_fairshare.cli.main import main; main()"]
+DISK = "400m"
 MINIMUM = 10
 """Minimum runtime of the load's jobs, in seconds."""
 
@@ -72,6 +74,7 @@ class Servers:
         self.home = home
         self.first, self.second = Embedded(home / "a"), Embedded(home / "b")
         self.now = self.first
+        self._mounted = False
 
     @property
     def dsn(self) -> str:
@@ -84,20 +87,19 @@ class Servers:
             connection.execute("create database fairshare")
 
     def add_standby(self) -> None:
-        """A copy of the first that follows it."""
+        """A copy of the first that follows it, on a disk of its own that is small enough to be filled."""
+        place = self.second.place
         self.second._prepare()
-        self.second._run(
-            "pg_basebackup",
-            "-h",
-            str(self.first.place),
-            "-U",
-            "postgres",
-            "-D",
-            str(self.second.place),
-            "-R",
-            "-c",
-            "fast",
-        )
+        owner = place.stat()
+        words = ["mount", "-t", "tmpfs", "-o", f"size={DISK},mode=0700", "tmpfs", str(place)]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            pytest.fail(f"the small disk for Postgres cannot be mounted (run as root): {done.stderr}", pytrace=False)
+        self._mounted = True
+        os.chown(place, owner.st_uid, owner.st_gid)
+        source = ("-h", str(self.first.place), "-U", "postgres")
+        self.second._run("pg_basebackup", *source, "-D", str(place), "-R", "-c", "fast")
+        (place / ".s.PGSQL.5432.lock").unlink(missing_ok=True)  # the first's own, copied with the rest
         self.second.start()
 
     def processes(self) -> list[int]:
@@ -126,7 +128,11 @@ class Servers:
     def close(self) -> None:
         for server in (self.first, self.second):
             if server.place.exists():
-                server.remove()
+                server.stop()
+        if self._mounted:
+            subprocess.run(["umount", "-l", str(self.second.place)], capture_output=True, check=False)
+        self.first.remove()
+        self.second.remove()
 
 
 def alive(pid: int) -> bool:
