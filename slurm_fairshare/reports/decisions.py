@@ -124,6 +124,23 @@ TABLE = (
 SCRIPT = (*TABLE[:-1], "MinRuntime", "Resumable", "Outcome", "DryRun", "Detail")
 
 
+def _lost_by_rule(rows: Sequence[Recorded]) -> dict[str, int]:
+    """GPU-seconds of work thrown away by what was carried out, by rule."""
+    found: dict[str, int] = {}
+    for one in rows:
+        if one.outcome in _GOOD and not one.decision.dry_run:
+            found[one.decision.rule.value] = found.get(one.decision.rule.value, 0) + one.decision.lost
+    return dict(sorted(found.items()))
+
+
+def _lost_sentence(rows: Sequence[Recorded]) -> tuple[str, ...]:
+    by_rule = _lost_by_rule(rows)
+    if not by_rule:
+        return ()
+    parts = ", ".join(f"{rule} {gpu_hours(lost)}" for rule, lost in by_rule.items())
+    return (f"Work thrown away by them, estimated: {gpu_hours(sum(by_rule.values()))} GPU-hours ({parts}).",)
+
+
 def report(recorded: Sequence[Recorded], since: datetime, now: datetime) -> Report[Recorded]:
     """Decisions taken in `[since, now)`, the oldest first."""
     rows = sorted(recorded, key=lambda one: (one.decision.at, one.decision.id))
@@ -135,6 +152,7 @@ def report(recorded: Sequence[Recorded], since: datetime, now: datetime) -> Repo
         shown=TABLE,
         script=SCRIPT,
         above=(f"Decisions from {moment(since)} to {moment(now)} ({span}, UTC). `why JOBID` tells one in words.",),
-        facts={"since": since, "until": now},
+        below=_lost_sentence(rows),
+        facts={"since": since, "until": now, "lost_gpu_seconds": _lost_by_rule(rows)},
         empty="Nobody was asked to yield in this time.",
     )
