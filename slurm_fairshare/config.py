@@ -134,6 +134,9 @@ class RebalanceSection(_Section):
         2, ge=0, description="Jobs that room is made for in a pass, and blocked jobs of each leaf that are looked at."
     )
     lane_preemptors: int = Field(8, ge=0, description="Debug jobs served in a pass, apart from these.")
+    in_team: bool = Field(
+        True, description="Whether a job may stop runs of its own team for a higher priority within the team."
+    )
     max_per_pass: int = Field(32, ge=1, description="Runs stopped in one pass at the most.")
     max_per_hour: int = Field(600, ge=1, description="Runs stopped in an hour at the most.")
     max_per_team_hour: int = Field(120, ge=1, description="Runs of one team stopped in an hour at the most.")

@@ -64,6 +64,7 @@ class Rules:
     checkpoint_interval: timedelta = timedelta(minutes=30)
     end_sessions: bool = True
     kept_partitions: tuple[str, ...] = ()
+    in_team: bool = True
 
 
 class Why(StrEnum):
@@ -542,6 +543,8 @@ class _Pass:
 
     def _may_yield(self, job: Job, leaf: Ranked, run: Job, theirs: Ranked, own: bool) -> Permission | None:
         """`may_yield`, asked once for all jobs and runs that it cannot tell apart."""
+        if own and not self.rules.in_team:
+            return None
         key: object = (
             (job.contract and job.contract.priority, run.contract and run.contract.priority)
             if own

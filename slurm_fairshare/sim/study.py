@@ -165,6 +165,7 @@ KNOBS: Mapping[str, Callable[[Case, str], Case]] = {
     "hysteresis": _rule("hysteresis", float),
     "preemptors": _rule("preemptors", int),
     "lane_preemptors": _rule("lane_preemptors", int),
+    "in_team": _rule("in_team", lambda text: text not in {"no", "off", "false"}),
     "max_per_hour": _rule("max_per_hour", int),
     "backfill": _timing("backfill"),
     "kill_wait": _timing("kill_wait"),

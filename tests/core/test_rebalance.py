@@ -484,3 +484,9 @@ def test_a_leaf_is_compared_with_its_sibling_whatever_place_their_programme_has(
     pic = picture(TWO, *full(), *ahead, job(30, "poor", 8))
     result = rebalance(pic, ranking, NOW, LADDER, None, Rules(), (), NOW)
     assert [one.preemptor.job_id for one in result.decisions if one.preemptor] == [30]
+
+
+def test_a_site_may_keep_a_team_from_stopping_its_own_runs() -> None:
+    urgent = job(9, "rich", 8, terms=contract(3600, priority=Priority.HIGH))
+    assert len(stopped(look(picture(TWO, *full(), urgent)))) == 1
+    assert stopped(look(picture(TWO, *full(), urgent), rules=Rules(in_team=False))) == []
