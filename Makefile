@@ -58,6 +58,10 @@ docs: ## the pages as HTML, in docs/_build
 reference: ## write docs/reference from the code
 	@$(IN_VENV) python -m slurm_fairshare.cli.reference
 
+.PHONY: package
+package: ## the wheel and the source archive, in dist/
+	@$(IN_VENV) rm -f dist/slurm_fairshare-* && python -m build -q --outdir dist . && ls -l dist
+
 .PHONY: bench-sim
 bench-sim: ## the simulator: speed, known answers, policies side by side on a public trace
 	@$(IN_VENV) python -m benchmarks.bench_sim
