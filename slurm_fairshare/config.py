@@ -113,6 +113,9 @@ class DebugSection(_Section):
     enabled: bool = Field(True, description="Whether there is a debug lane.")
     max_gpus: int = Field(8, ge=1, description="GPUs a debug job may ask for.")
     max_gpus_per_team: int = Field(40, ge=1, description="GPUs an account's debug jobs may hold at once.")
+    pool: str = Field(
+        "", description="Partition over nodes for debug and unallocated jobs only; the plugin offers it to those."
+    )
 
 
 class ClassesSection(_Section):
@@ -346,7 +349,7 @@ class Config(BaseSettings):
         section = self.debug_lane
         if not section.enabled:
             return None
-        return DebugLane(max_gpus=section.max_gpus, max_gpus_per_team=section.max_gpus_per_team)
+        return DebugLane(section.max_gpus, section.max_gpus_per_team, pool=section.pool)
 
     @property
     def job_classes(self) -> Classes:

@@ -467,6 +467,7 @@ class DebugLane:
     max_gpus_per_team: int = 40
     priority: int = 2_000_000_000
     max_min_runtime: int = 900
+    pool: str = ""
 
     def covers(self, rung: Rung) -> bool:
         """Whether this rung is a debug rung: charged, and no longer than 15 minutes by default."""

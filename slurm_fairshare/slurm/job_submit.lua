@@ -842,6 +842,19 @@ local function admin_comment_of(job, contract)
   return pin
 end
 
+-- The pool's nodes take debug and unallocated jobs only. Those are offered it beside the partition they would have
+-- had; whoever names a partition has chosen. A pool that does not exist (yet) would refuse the job.
+local function with_pool(job, rung, partitions, part_list)
+  local pool = SETTINGS.debug ~= nil and SETTINGS.debug.pool or nil
+  if pool == nil or part_list[pool] == nil or has_text(job.partition) or #partitions == 0 then
+    return nil
+  end
+  if contains(partitions, pool) or not (is_debug(rung) or rung.seconds == 0) then
+    return nil
+  end
+  return table.concat(partitions, ",") .. "," .. pool
+end
+
 local function write(job, decision)
   job.admin_comment = admin_comment_of(job, decision.contract)
   job.site_factor = SETTINGS.priorities[decision.contract.priority]
@@ -850,6 +863,9 @@ local function write(job, decision)
   end
   if decision.requeue ~= nil then
     job.requeue = decision.requeue
+  end
+  if decision.partition ~= nil then
+    job.partition = decision.partition
   end
 end
 
@@ -886,6 +902,10 @@ local function submit(job, part_list)
     return
   end
   local decision = decide(job, partitions, part_list)
+  local rung = decision.qos ~= nil and rung_named(decision.qos) or nil
+  if rung ~= nil then
+    decision.partition = with_pool(job, rung, partitions, part_list)
+  end
   write(job, decision)
   tell(decision.lines)
 end

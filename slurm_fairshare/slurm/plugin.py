@@ -88,7 +88,8 @@ def _block(settings: PluginSettings) -> str:
 def _lane(lane: DebugLane | None) -> str:
     if lane is None:
         return "nil"
-    return _table((f"max_seconds = {lane.max_min_runtime}", f"max_gpus = {lane.max_gpus}"))
+    pool = (f"pool = {quote(lane.pool)}",) if lane.pool else ()
+    return _table((f"max_seconds = {lane.max_min_runtime}", f"max_gpus = {lane.max_gpus}", *pool))
 
 
 def _table(items: Iterable[str]) -> str:
