@@ -461,6 +461,9 @@ class DebugLane:
 
     `priority` is that QOS's own: no label with its band reaches it (all stay below 2,000,000,000), and both
     together stay below the 2^32 - 1 at which Slurm clips a job's priority.
+
+    `pool` names a partition over nodes that take only debug and unallocated jobs ("" for none): the plugin offers it
+    to those, beside the partition they would have had.
     """
 
     max_gpus: int = 8
