@@ -1,0 +1,64 @@
+"""What the doctor reads in Postgres."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from slurm_fairshare.errors import StoreUnreachable
+from slurm_fairshare.store.condition import condition
+from slurm_fairshare.store.schema import head, versions
+from slurm_fairshare.store.tables import SCHEMA
+
+ROLE = "doctor_test_reader"
+
+
+@pytest.fixture
+def reader(postgres: str) -> Iterator[str]:
+    """The address of a role that may read everything and write nothing but one table."""
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute(f"create role {ROLE}")
+        connection.execute(f"grant usage on schema {SCHEMA} to {ROLE}")
+        connection.execute(f"grant select on all tables in schema {SCHEMA} to {ROLE}")
+        connection.execute(f"grant insert on {SCHEMA}.run to {ROLE}")
+        yield make_conninfo(postgres, options=f"-c role={ROLE}")
+        connection.execute(f"drop owned by {ROLE}")
+        connection.execute(f"drop role {ROLE}")
+
+
+def test_a_database_of_ours(postgres: str) -> None:
+    facts, clock = condition(postgres)
+    assert (facts.version, facts.wanted, facts.known) == (head(), head(), frozenset(versions()))
+    assert facts.superuser
+    assert facts.lacks == ()
+    assert abs(clock.ahead) - clock.doubt < 1
+
+
+def test_rights_that_are_missing_are_named_as_grant_takes_them(reader: str) -> None:
+    facts, _ = condition(reader)
+    assert facts.role == ROLE
+    assert not facts.superuser
+    assert f"insert on {SCHEMA}.tick" in facts.lacks
+    assert f"insert on {SCHEMA}.run" not in facts.lacks
+    assert not any(right.startswith("select") for right in facts.lacks)
+
+
+def test_a_database_without_a_schema_of_ours(empty_postgres: str) -> None:
+    facts, _ = condition(empty_postgres)
+    assert facts.version is None
+    assert facts.lacks == ()
+
+
+def test_another_clock_is_measured_against_the_middle_of_the_question(postgres: str) -> None:
+    late = iter([0.0, 10.0])
+    _, clock = condition(postgres, lambda: next(late))
+    assert clock.doubt == 5.0
+    assert clock.ahead > 1e9
+
+
+def test_no_postgres_at_all() -> None:
+    with pytest.raises(StoreUnreachable):
+        condition("postgresql://nobody@127.0.0.1:1/none")
