@@ -2,6 +2,9 @@
 
 Looked for in the order: `--config FILE`, $SLURM_FAIRSHARE_CONFIG, ./slurm-fairshare.toml,
 /etc/slurm-fairshare/slurm-fairshare.toml. Any setting can be given as SLURM_FAIRSHARE_<SECTION>__<NAME>.
+
+Whoever may read /etc/slurm-fairshare/environment, the daemon's own variables with its password, is given them too, as
+systemd gives them to the daemon: its user and root run every command as the daemon would, all others as readers.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from dotenv import dotenv_values
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
 
@@ -27,6 +31,7 @@ from slurm_fairshare.core.window import Weight
 from slurm_fairshare.errors import ConfigError
 
 PLACES = (Path("slurm-fairshare.toml"), Path("/etc/slurm-fairshare/slurm-fairshare.toml"))
+ENVIRONMENT = Path("/etc/slurm-fairshare/environment")
 
 
 def _length(value: object) -> object:
@@ -381,6 +386,7 @@ class Config(BaseSettings):
 
 def load(path: Path | None = None) -> Config:
     """The settings from the file (if there is one) and the environment; ConfigError names every fault."""
+    _take_over(ENVIRONMENT)
     place = _find(path)
     values = _read(place) if place else {}
     try:
@@ -394,6 +400,13 @@ def load(path: Path | None = None) -> Config:
         where = str(place) if place else "the environment"
         lines = [f"  - {'.'.join(map(str, item['loc'])) or 'settings'}: {_plain(item)}" for item in error.errors()]
         raise ConfigError(f"{where} has settings that cannot be used:\n" + "\n".join(lines)) from error
+
+
+def _take_over(file: Path) -> None:
+    """The variables of the daemon's environment file, where this user may read it; those that are set already win."""
+    if os.access(file, os.R_OK):
+        for name, value in dotenv_values(file, interpolate=False).items():
+            os.environ.setdefault(name, value or "")
 
 
 def _plain(item: Any) -> str:
