@@ -57,7 +57,8 @@ def rebalance_pass(slurm: Slurm, store: Store, config: Config, now: datetime, *,
         shown = tuple(Recorded(dry(one), Outcome.DECIDED, now) for one in found.decisions)
         return PassReport(now, shown, found.declined)
     waiting = [one for one in recent if one.outcome in OPEN and not one.decision.dry_run]
-    theirs = compare(slurm, config, now, begun)[0] if waiting or found.decisions else now
+    sessions = any(not job.batch for job in picture.holding)
+    theirs = compare(slurm, config, now, begun)[0] if waiting or found.decisions or sessions else now
     store.decide(found.decisions)
     remember_declined(store, found, now)
     waiting += [Recorded(one, Outcome.DECIDED, now) for one in found.decisions]

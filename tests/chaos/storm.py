@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -31,13 +31,16 @@ from slurm_fairshare.errors import FairshareError
 from slurm_fairshare.store.embedded import Embedded, default_place
 from slurm_fairshare.store.postgres import PostgresStore
 from slurm_fairshare.store.schema import upgrade
-from tests.cluster.cluster import Cluster, CommandError
+from tests.cluster.cluster import REPOSITORY, Cluster, CommandError
 from tests.cluster.product import PEOPLE, TEAMS
 
 PROGRAM = [sys.executable, "-c", "from slurm_fairshare.cli.main import main; main()"]
 DISK = "400m"
 MINIMUM = 10
 """Minimum runtime of the load's jobs, in seconds."""
+
+AUDIT_LAG = 30
+"""Seconds of the newest past that the ledger is not held to."""
 
 STOPPED = ("REQUEUED", "PREEMPTED", "CANCELLED")
 FINE = ("COMPLETED", "RUNNING", "PENDING", "COMPLETING", "REQUEUED", "NODE_FAIL")
@@ -170,12 +173,12 @@ class Storm:
         settings = {**SETTINGS, "DATABASE_URL": self.servers.dsn, "SLURM__COMMAND_PREFIX": prefix}
         return {**os.environ, **{f"SLURM_FAIRSHARE_{name}": value for name, value in settings.items()}}
 
-    def start(self, name: str, environment: Mapping[str, str] | None = None) -> None:
-        log = (self.home / f"{name}.log").open("ab")
-        self.daemons[name] = subprocess.Popen(
-            [*PROGRAM, "daemon"], cwd=self.home, env={**self.environment, **(environment or {})}, stdout=log, stderr=log
-        )
-        log.close()
+    def start(self, name: str, program: Sequence[str] = PROGRAM) -> None:
+        environment = {**self.environment, "PYTHONPATH": str(REPOSITORY)}
+        with (self.home / f"{name}.log").open("ab") as log:
+            self.daemons[name] = subprocess.Popen(
+                [*program, "daemon"], cwd=self.home, env=environment, stdout=log, stderr=log
+            )
 
     def command(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -289,7 +292,8 @@ class Storm:
         calm = datetime.now(UTC)
         self.until(lambda: self.settled(calm), "a tick after the storm", 60)
         self.until(lambda: self.command("plan", "-n", "-P").stdout.strip() == "", "an empty plan", 60)
-        audit = self.command("audit", "--since", self.began.isoformat(), "--json")
+        time.sleep(AUDIT_LAG)  # slurmdbd hears of a start somewhat later; polls overlap for that
+        audit = self.command("audit", "--since", self.began.isoformat(), "--until", f"{AUDIT_LAG}s", "--json")
         assert audit.returncode == 0, audit.stdout + audit.stderr
         status = self.command("status")
         assert status.returncode in (0, 1), status.stdout
