@@ -15,7 +15,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+import psycopg
 import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
 from slurm_fairshare.config import Config
 from slurm_fairshare.core.tree import Share
@@ -304,3 +307,27 @@ def test_a_hanging_sacct_does_not_delay_a_pass_on_real_connections(site: Site) -
     ticking.join(30)
     assert took < 3, f"the pass took {took:.1f} s"
     assert site.slurm.log
+
+
+def test_a_postgres_that_denies_access_is_said_and_recovers_without_a_restart(postgres: str) -> None:
+    name = f"newcomer_{time.monotonic_ns()}"
+    dsn = make_conninfo(postgres, user=name)
+    slurm = MemorySlurm("lab", now=datetime.now(UTC).replace(microsecond=0))
+    slurm.add_node("n1")
+    with PostgresStore(dsn, "lab") as store:
+        daemon = Daemon(slurm, store, Config(cluster="lab", database_url=dsn), lambda: slurm.now)
+        with pytest.raises(StoreUnreachable, match="role"):
+            store.watermark()
+        daemon.tick()
+        assert not daemon.leading
+        assert not slurm.calls["carry_out"]
+        with psycopg.connect(postgres, autocommit=True) as connection:
+            connection.execute(sql.SQL("create role {} login superuser").format(sql.Identifier(name)))
+            try:
+                daemon.tick()
+                assert daemon.leading
+                assert store.last_tick() is not None
+            finally:
+                daemon.close()
+                store.close()
+                connection.execute(sql.SQL("drop role {}").format(sql.Identifier(name)))
