@@ -31,7 +31,7 @@ def read_checkpoint(comment: str) -> datetime | None:
 
 def _checked(names: Sequence[str]) -> str:
     for name in names:
-        if not _NODE.fullmatch(name):
+        if not _NODE.fullmatch(name) or name.upper() == "ALL":  # to Slurm ALL means every node
             raise SlurmRefused(f'"{name}" is no name of a node: write one such as n1, and several one by one')
     return ",".join(names)
 
@@ -59,7 +59,7 @@ class Errands:
         return found
 
     def tell(self, job_id: int, words: str) -> None:
-        text = " ".join(re.sub(r"[^ -~]", "?", words).split())
+        text = re.sub(r"[^ -~]", "?", " ".join(words.split()))
         self.teller.write("scontrol", "notify", hands.address(self._there(job_id)), text, level="SlurmUser")
 
     def lift(self, job_id: int, site_factor: int) -> None:
