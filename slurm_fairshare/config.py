@@ -421,7 +421,8 @@ def _find(path: Path | None) -> Path | None:
         if not named.is_file():
             raise ConfigError(f"there is no settings file {named}")
         return named
-    return next((place for place in PLACES if place.is_file()), None)
+    # os.path: a working directory that this user may not enter (root's, under runuser) is no error
+    return next((place for place in PLACES if os.path.isfile(place)), None)  # noqa: PTH113
 
 
 def _read(place: Path) -> dict[str, Any]:

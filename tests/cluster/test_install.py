@@ -63,7 +63,7 @@ class Block:
 def blocks() -> Iterator[Block]:
     """What the page says to type, in order, with its capitals filled in."""
     heading = ""
-    for title, commands in re.findall(r"^## (.+)$|^```sh\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL):
+    for title, commands in re.findall(r"^## ([^\n]+)$|^```sh\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL):
         heading = title or heading
         if commands:
             yield Block(heading, filled(commands))
@@ -113,6 +113,10 @@ class Site:
             printed += line
         logs = self.sh("tail -n 15 /var/log/units/*.log /var/log/slurm/*.log", check=False)
         pytest.fail(f"{block.heading}:\n{block.commands}\nfailed:\n{printed}\n{logs}", pytrace=False)
+
+    def leave(self) -> None:
+        self.shell.kill()
+        self.shell.communicate()
 
     def sh(self, command: str, user: str = "root", check: bool = True) -> str:
         """A look by the test itself."""
@@ -180,7 +184,9 @@ def site(image: str, wheels: Path) -> Iterator[Site]:
                 logs = run("docker", "logs", name)
                 pytest.fail(f"the plain site does not come up:\n{logs.stdout}{logs.stderr}", pytrace=False)
             time.sleep(0.5)
-        yield Site(name)
+        there = Site(name)
+        yield there
+        there.leave()
     finally:
         run("docker", "rm", "-f", name, check=False)
 
@@ -189,6 +195,7 @@ def site(image: str, wheels: Path) -> Iterator[Site]:
 
 
 def test_the_page_followed_to_the_letter_ends_with_doctor_green_and_leaves_slurm_as_it_was(site: Site) -> None:
+    assert len(list(blocks())) > 15, "the page's blocks are not found"
     before = site.slurm()
     earlier = submit(site, "alice", "vision", "")
     said: dict[str, str] = {}
