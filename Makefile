@@ -50,6 +50,14 @@ chaos: ## break everything in turn on the cluster under load; about a quarter of
 format: ## put the code into shape
 	@$(IN_VENV) ruff check --fix . && ruff format .
 
+.PHONY: web
+web: ## the dashboard on an invented lab, at http://127.0.0.1:8080 (LISTEN=HOST:PORT elsewhere)
+	@$(IN_VENV) python -m tests.web.demo $${LISTEN:-127.0.0.1:8080}
+
+.PHONY: bench-web
+bench-web: ## the dashboard under 200 readers for a minute, 10,000 jobs in the queue
+	@$(IN_VENV) python -m benchmarks.bench_web
+
 .PHONY: docs
 docs: ## the pages as HTML, in docs/_build
 	@$(IN_VENV) sphinx-build -W --keep-going -q -b html docs docs/_build && echo "docs/_build/index.html"

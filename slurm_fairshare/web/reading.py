@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from threading import Lock
+from datetime import date, datetime, timedelta
+from threading import Lock, Thread
 from typing import Generic, TypeVar
 
 import structlog
 
 from slurm_fairshare.config import Config
 from slurm_fairshare.core.cluster import Picture
+from slurm_fairshare.core.delivery import Delivery
 from slurm_fairshare.core.fairshare import Ranking
 from slurm_fairshare.core.projection import Turns, turns
 from slurm_fairshare.core.rebalance import Pass
@@ -23,12 +24,12 @@ from slurm_fairshare.core.runs import Run
 from slurm_fairshare.core.tree import Changeset, account_key
 from slurm_fairshare.core.waits import Wait, waits_of_queue, waits_of_runs
 from slurm_fairshare.core.window import Window
-from slurm_fairshare.errors import StaleData, StoreDenied, StoreUnreachable
+from slurm_fairshare.errors import FairshareError, StaleData, StoreDenied, StoreUnreachable
 from slurm_fairshare.reports import waits
 from slurm_fairshare.reports.course import capacity_now, course_of, pass_now
 from slurm_fairshare.reports.explain import Known, UserUsage
 from slurm_fairshare.reports.measured import Measured, measured
-from slurm_fairshare.reports.overtime import Hour, hours_of_nodes
+from slurm_fairshare.reports.overtime import Hour, by_day, hours_of_nodes
 from slurm_fairshare.reports.pyramid import Level, levels
 from slurm_fairshare.reports.queue import QueueRow, queue_rows
 from slurm_fairshare.reports.words import Basis
@@ -69,6 +70,7 @@ class Past:
     levels: tuple[Level, ...]
     runs: tuple[Run, ...]
     ended: tuple[Wait, ...]
+    days: tuple[tuple[date, Mapping[str, Delivery]], ...]
     recent: Window
     """The stretch at its end that `runs` and `ended` are about: the lookback window."""
 
@@ -92,6 +94,7 @@ class Reading:
         self.rows: Once[tuple[QueueRow, ...]] = Once(self._rows)
         self.passed = Once(self._passed)
         self.used = Once(self._used)
+        self.going = Once(self._going)
         self.trouble = ""
         """Why nothing newer could be read, where that is so."""
 
@@ -148,9 +151,11 @@ class Reading:
 
     def waits(self, past: Past) -> tuple[Wait, ...]:
         """Those that ended in the lookback window, and those that go on."""
+        return (*past.ended, *self.going())
+
+    def _going(self) -> tuple[Wait, ...]:
         picture = self.picture()
-        going = waits_of_queue(picture, self.config.job_classes, self.config.ladder) if picture is not None else ()
-        return (*past.ended, *going)
+        return waits_of_queue(picture, self.config.job_classes, self.config.ladder) if picture is not None else ()
 
 
 def as_of(rows: Sequence[QueueRow], now: datetime) -> tuple[QueueRow, ...]:
@@ -205,26 +210,33 @@ class Source:
 
 
 class Slow(Generic[T]):
-    """What takes long to make, made anew now and then by whoever comes first; the others get the former meanwhile."""
+    """What takes long to make. Who asks first waits for it; later it is made anew beside the readers, now and then,
+    and they are served the former one meanwhile."""
 
     def __init__(self, make: Callable[[datetime], T], every: timedelta = PAST_EVERY) -> None:
         self._make, self._every, self._door = make, every, Lock()
         self._made: tuple[datetime, T] | None = None
+        self._renewing = False
 
     def __call__(self, now: datetime) -> T:
         former = self._made
-        if former is not None and timedelta(0) <= now - former[0] < self._every:
-            return former[1]
-        if not self._door.acquire(blocking=former is None):
-            assert former is not None  # noqa: S101  not waiting means there is a former one
-            return former[1]
+        if former is None:
+            with self._door:
+                if self._made is None:
+                    self._made = (now, self._make(now))
+                return self._made[1]
+        if now - former[0] >= self._every and not self._renewing:
+            self._renewing = True
+            Thread(target=self._renew, args=(now,), daemon=True, name="renew").start()
+        return former[1]
+
+    def _renew(self, now: datetime) -> None:
         try:
-            if self._made is former:
-                self._made = (now, self._make(now))
-            assert self._made is not None  # noqa: S101  it has just been made, by us or by who was before us
-            return self._made[1]
+            self._made = (now, self._make(now))
+        except FairshareError as error:
+            log.warning("not made anew; the former one stays", error=str(error))
         finally:
-            self._door.release()
+            self._renewing = False
 
 
 def read_past(store: Store, config: Config, now: datetime) -> Past:
@@ -237,7 +249,8 @@ def read_past(store: Store, config: Config, now: datetime) -> Past:
     runs = store.runs(Window(recent.start - waits.BEFORE, recent.end))
     whole = levels(found, store.capacity_history(known), store.runs(known) if busy else (), busy, now)
     ended = tuple(one for one in waits_of_runs(runs, config.job_classes) if recent.start <= one.at < recent.end)
-    return Past(found, hours_of_nodes(found.stretches), whole, runs, ended, recent)
+    days = by_day(found.stretches, config.zone)
+    return Past(found, hours_of_nodes(found.stretches), whole, runs, ended, days, recent)
 
 
 def seen(make: Callable[[], T]) -> T | None:

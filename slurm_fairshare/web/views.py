@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from zoneinfo import ZoneInfo
 
 from slurm_fairshare.config import Config
 from slurm_fairshare.core.classes import Kind
@@ -23,7 +22,7 @@ from slurm_fairshare.errors import BudgetError, StaleData, StoreDenied
 from slurm_fairshare.reports import budgets, delivery
 from slurm_fairshare.reports.budget_log import LogRow, log_rows
 from slurm_fairshare.reports.explain import explain_job, explain_node
-from slurm_fairshare.reports.overtime import FREE, Hour, by_day, in_service, merged, occupancy
+from slurm_fairshare.reports.overtime import FREE, Hour, in_service, merged, occupancy
 from slurm_fairshare.reports.queue import QueueRow, contract_words
 from slurm_fairshare.reports.ticks import account_notes, failure_notes
 from slurm_fairshare.reports.waits import ALL, Part, wait_rows
@@ -241,7 +240,7 @@ def team_view(reading: Reading, now: datetime, name: str) -> TeamView:
     except StoreDenied:
         past, rows, kept_back = None, (), True
     key = ranking.tree.keys[node.path]
-    days = _days(past, key, reading.config.zone) if past is not None else []
+    days = _days(past, key) if past is not None else []
     holding = as_of([row for row in rows if row.job.holding], now)
     protected = [row for row in holding if row.protected_until is not None and row.protected_until > now]
     return TeamView(
@@ -266,7 +265,7 @@ def team_view(reading: Reading, now: datetime, name: str) -> TeamView:
     )
 
 
-def _days(past: Past, key: str, zone: ZoneInfo) -> list[DayView]:
+def _days(past: Past, key: str) -> list[DayView]:
     return [
         DayView(
             day=day,
@@ -276,7 +275,7 @@ def _days(past: Past, key: str, zone: ZoneInfo) -> list[DayView]:
             delivered=made[key].got / HOUR,
             fraction=made[key].delivered if made[key].owed > 0 else None,
         )
-        for day, made in by_day(past.measured.stretches, zone)
+        for day, made in past.days
         if key in made
     ]
 

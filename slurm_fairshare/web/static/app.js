@@ -82,6 +82,7 @@
 
   draw();
   dark.addEventListener("change", draw);
+  document.addEventListener("fairshare:renew", renew);
   const every = Number(document.getElementById("main").dataset.refresh);
   if (every > 0) setInterval(renew, Math.max(every, 15) * 1000);
 })();

@@ -1,0 +1,139 @@
+"""The dashboard under two hundred readers for a minute, and with ten thousand jobs in the queue.
+
+    python -m benchmarks.bench_web [SECONDS]
+
+Served on an invented lab in a Postgres of its own. Readers refresh pages about once a second, each as a browser does
+that remembers tags; meanwhile `slurm-fairshare shares` is run again and again, as a user runs it. Tools of Slurm
+stand first on PATH that do nothing but note that they were called: none may be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import httpx
+import psycopg
+from starlette.types import ASGIApp
+
+from slurm_fairshare.config import Config
+from slurm_fairshare.store.embedded import Embedded, default_place
+from slurm_fairshare.store.postgres import PostgresStore
+from slurm_fairshare.store.schema import upgrade
+from slurm_fairshare.web.server import application
+from tests.web.crowd import Crowd, Watch, refresh
+from tests.web.sample import CLUSTER, fill
+from tests.web.test_load import PAGES, READERS, transactions
+
+DAYS, JOBS = 14, 10_000
+ONE_SECOND = 1.0
+"""So long a page may take the server with all these jobs waiting."""
+
+
+def main(seconds: float) -> int:
+    parent = default_place().parent
+    parent.mkdir(parents=True, exist_ok=True)
+    home = Path(tempfile.mkdtemp(prefix="bench-web-", dir=parent))
+    home.chmod(0o755)
+    server = Embedded(home / "pg", quick=True)
+    try:
+        address = server.start()
+        upgrade(address)
+        with PostgresStore(address, CLUSTER) as store:
+            fill(store, now=datetime.now(UTC), days=DAYS, waiting=JOBS, every=4)
+        with psycopg.connect(address, autocommit=True) as connection:
+            connection.execute("analyze")
+        watch = Watch(home)
+        os.environ["PATH"] = f"{watch.folder}{os.pathsep}{os.environ['PATH']}"
+        return measured(address, watch, seconds)
+    finally:
+        server.remove()
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def measured(address: str, watch: Watch, seconds: float) -> int:
+    app = application(Config(cluster=CLUSTER, database_url=address))
+    try:
+        slow = cold(app)
+        commands = Commands(address)
+        before = transactions(address)
+        commands.start()
+        crowd = asyncio.run(refresh(app, PAGES, READERS, seconds, pause=1.0))
+        runs = commands.stop()
+        spent = transactions(address) - before
+    finally:
+        app.close()
+    told(crowd, seconds, spent, runs)
+    print(f"calls of Slurm's tools: {len(watch.calls)}")
+    return int(bool(crowd.wrong or watch.calls or commands.wrong or slow > ONE_SECOND))
+
+
+def cold(app: ASGIApp) -> float:
+    """Each page made anew, several times: the seconds it takes when nothing is finished yet. Returns the slowest."""
+    print(f"pages made anew, {JOBS:,} jobs waiting (first: with all that is read once; then the median of 5):")
+    slowest = 0.0
+    for page in PAGES:
+        first, *later = asyncio.run(times(app, page))
+        slowest = max(slowest, statistics.median(later))
+        print(f"  {page:28} {first * 1000:7.0f} ms {statistics.median(later) * 1000:7.0f} ms")
+    return slowest
+
+
+async def times(app: ASGIApp, page: str) -> Sequence[float]:
+    found = []
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://dashboard") as client:
+        for _ in range(6):
+            begun = time.monotonic()
+            answer = await client.get(page)
+            found.append(time.monotonic() - begun)
+            assert answer.status_code == 200, page
+            await asyncio.sleep(5.1)  # until finished answers are let go
+    return found
+
+
+class Commands(threading.Thread):
+    """`slurm-fairshare shares`, one after the other."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(daemon=True)
+        self.environment = {
+            **os.environ,
+            "SLURM_FAIRSHARE_DATABASE_URL": address,
+            "SLURM_FAIRSHARE_CLUSTER": CLUSTER,
+        }
+        self.runs, self.wrong, self.ended = 0, 0, threading.Event()
+
+    def run(self) -> None:
+        command = [str(Path(sys.executable).parent / "slurm-fairshare"), "shares", "-a"]
+        while not self.ended.is_set():
+            done = subprocess.run(command, env=self.environment, capture_output=True, check=False)
+            self.runs += 1
+            self.wrong += done.returncode != 0
+
+    def stop(self) -> int:
+        self.ended.set()
+        self.join()
+        return self.runs
+
+
+def told(crowd: Crowd, seconds: float, spent: int, runs: int) -> None:
+    count = len(crowd.seconds)
+    print(f"{READERS} readers for {seconds:g} s: {count:,} answers ({count / seconds:,.0f} a second)")
+    print(f"  half within {crowd.at(0.5) * 1000:.0f} ms, 99% within {crowd.at(0.99) * 1000:.0f} ms")
+    print(f"  {crowd.kept:,} of them said that nothing had changed; {len(crowd.wrong)} went wrong {crowd.wrong[:3]}")
+    print(f"`shares` was run {runs} times beside them")
+    print(f"transactions in Postgres: {spent:,}, {spent / seconds:.1f} a second, those of `shares` among them")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(float(sys.argv[1]) if len(sys.argv) > 1 else 60.0))
