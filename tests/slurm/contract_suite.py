@@ -92,6 +92,11 @@ class SlurmContract(ABC):
 
     # --- the queue and the nodes
 
+    def test_slurmctld_tells_its_clock(self, world: World) -> None:
+        before = world.now()
+        theirs = world.slurm.clock()
+        assert before - timedelta(seconds=2) <= theirs <= world.now() + timedelta(seconds=1)
+
     def test_a_picture_has_every_node_with_its_gpus(self, world: World) -> None:
         nodes = {node.name: node for node in world.picture().nodes}
         assert {nodes[name].total.gpus["h100"] for name in ("n1", "n2")} == {8}

@@ -275,3 +275,14 @@ def test_an_end_that_came_by_itself_is_no_error() -> None:
         said("scancel: error: Kill job error on job id 7: Job/step already completing or completed")
     ]
     site.slurm.end(7)
+
+
+def test_the_clock_is_the_moment_at_which_slurmctld_answered() -> None:
+    tools = Tools(scontrol="Configuration data as of 1790000000\nAccountingStorageBackupHost = (null)\n")
+    assert CommandLine("lab", Ladder.default(), runner=tools.runner()).clock().timestamp() == 1_790_000_000
+
+
+@pytest.mark.parametrize("printed", ["", "Configuration data as of 2026-10-08T12:00:00\n", "nonsense"])
+def test_a_clock_that_cannot_be_read_is_an_error(printed: str) -> None:
+    with pytest.raises(SlurmUnreadable, match="when it was made"):
+        CommandLine("lab", Ladder.default(), runner=Tools(scontrol=printed).runner()).clock()
