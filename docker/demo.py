@@ -105,6 +105,9 @@ def story(cluster: Cluster) -> None:
     until(lambda: "not been read since" not in sfair(cluster, "why", str(protected)), 30, "a tick after the change")
     show("sfair shares, after", sfair(cluster, "shares"))
     show("sfair queue, after", sfair(cluster, "queue"))
+    say("and the reports that managers read, on what has just run")
+    for words in (("delivery", "--since", "1h"), ("pyramid", "--since", "1h"), ("explain", "vision")):
+        show(f"sfair {' '.join(words)}", sfair(cluster, *words))
 
 
 def submit(cluster: Cluster, user: str, comment: str, name: str) -> JobId:

@@ -23,6 +23,7 @@ from slurm_fairshare.cli import (
     queue,
     settings,
     shares,
+    simulate,
     status,
     steps,
     uninstall,
@@ -56,7 +57,7 @@ def main(context: click.Context) -> None:
     """Budgets, fair-share and a minimum-runtime contract for a GPU cluster run by Slurm.
 
     Look: shares, queue, why, explain, decisions, budget show. Look back: usage, delivery,
-    pyramid, waits, habits, audit. Act: budget load, tick, rebalance, apply, daemon.
+    pyramid, waits, habits, audit. Predict: simulate. Act: budget load, tick, rebalance, apply, daemon.
     """
     context.ensure_object(App)
 
@@ -84,6 +85,7 @@ for command in (
     steps.tick,
     steps.rebalance,
     steps.daemon,
+    simulate.simulate,
     drain.drain,
     drain.undrain,
     push.plan,

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from slurm_fairshare.cli.app import App
-from slurm_fairshare.cli.options import HELP, json_option, point_in_time
+from slurm_fairshare.cli.options import HELP, config_option, json_option, point_in_time
 from slurm_fairshare.core.tree import Changeset, Tree, tree_at
 from slurm_fairshare.core.window import Window
 from slurm_fairshare.errors import ConfigError
@@ -28,6 +28,7 @@ Command = Callable[..., Any]
 
 
 @click.group(context_settings=HELP)
+@config_option
 def simulate() -> None:
     """Predict: run a workload under one policy or several, and see who gets what and who waits."""
 
@@ -55,13 +56,20 @@ def _workload_options(command: Command) -> Command:
 
 @simulate.command(context_settings=HELP)
 @_workload_options
-@click.option("--policy", default="budget", show_default=True, type=click.Choice(list(study.POLICIES)))
+@click.option(
+    "--policy",
+    default="budget",
+    show_default=True,
+    type=click.Choice(list(study.POLICIES)),
+    help="Who decides the order, and who is stopped.",
+)
 @click.option("--seed", default=1, show_default=True, help="Of a scenario.")
 @click.option(
     "--html", "html_file", type=click.Path(path_type=Path), metavar="FILE", help="Write the report with pictures."
 )
 @click.option("--jobs-to", type=click.Path(path_type=Path), metavar="FILE", help="Write the jobs as a trace.")
 @json_option
+@config_option
 @click.pass_context
 def run(
     context: click.Context,
@@ -92,6 +100,7 @@ def run(
     "--html", "html_file", type=click.Path(path_type=Path), metavar="FILE", help="Write the report with pictures."
 )
 @json_option
+@config_option
 @click.pass_context
 def compare(
     context: click.Context,
@@ -125,12 +134,19 @@ def compare(
 
 @simulate.command(context_settings=HELP)
 @_workload_options
-@click.option("--policy", default="budget", show_default=True, type=click.Choice(list(study.POLICIES)))
+@click.option(
+    "--policy",
+    default="budget",
+    show_default=True,
+    type=click.Choice(list(study.POLICIES)),
+    help="Who decides the order, and who is stopped.",
+)
 @click.option("--grid", "axes", multiple=True, required=True, metavar="KNOB=A,B,C", help="An axis; may be repeated.")
-@click.option("--seeds", default="1-3", show_default=True, metavar="LIST")
+@click.option("--seeds", default="1-3", show_default=True, metavar="LIST", help="Of a scenario: 1-3 or 1,2,5.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="Folder of the results.")
 @click.option("--workers", default=1, show_default=True, help="Cores of this machine to use.")
 @click.option("--submitit", metavar="PARTITION", help="Run as a job array on the Slurm of this machine instead.")
+@config_option
 @click.pass_context
 def sweep(
     context: click.Context,

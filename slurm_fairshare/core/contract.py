@@ -419,9 +419,18 @@ class Ladder:
         return {name: rung for rung in self.rungs for name in (_lower(rung.name), rung.name)}
 
     def is_charged(self, qos_name: str) -> bool:
-        """Whether a run in this QOS is paid from a budget: a rung above unallocated, and nothing else."""
+        """Whether a run in this QOS is paid from a budget: a rung above unallocated, and nothing else.
+
+        A QOS that bears our prefix and is no rung is one of former settings: its runs stay charged.
+
+        >>> [Ladder.default().is_charged(name) for name in ("fs-1h", "fs-12h", "fs-unallocated", "normal")]
+        [True, True, False, False]
+        """
         rung = self.rung(qos_name)
-        return rung is not None and rung.min_runtime > 0
+        if rung is not None:
+            return rung.min_runtime > 0
+        prefix = _lower(self.unallocated.name).removesuffix("unallocated")
+        return bool(prefix) and _lower(qos_name).startswith(prefix) and "," not in qos_name
 
 
 def _over_cap(seconds: int, cap: int) -> str:

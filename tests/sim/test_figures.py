@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import polars
 import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
@@ -102,7 +103,6 @@ def test_a_trace_written_and_read_is_the_same(tmp_path: Path) -> None:
 
 
 def test_parquet_reads_as_csv_does(tmp_path: Path) -> None:
-    polars = pytest.importorskip("polars")
     workload = random_jobs(4)
     (tmp_path / "j.csv").write_text(trace.write_csv(workload))
     polars.read_csv(tmp_path / "j.csv").write_parquet(tmp_path / "j.parquet")
