@@ -124,7 +124,7 @@ def test_adjacent_windows_add_up(postgres: str, found: tuple[Run, ...], edges: l
 def test_the_order_and_repetition_of_polls_change_nothing(
     postgres: str, found: tuple[Run, ...], seed: int, cuts: int
 ) -> None:
-    chance = random.Random(seed)  # noqa: S311 - an order, not a secret
+    chance = random.Random(seed)
     results = []
     with PostgresStore(postgres, "unused") as store:
         for _ in range(2):
