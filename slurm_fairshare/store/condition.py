@@ -9,11 +9,12 @@ from sqlalchemy import Connection
 
 from slurm_fairshare.core.doctor.facts import Clocks, DatabaseFacts
 from slurm_fairshare.store.connection import Database, scalar
+from slurm_fairshare.store.roles import ADMINISTERED, BUDGETS, DERIVED
 from slurm_fairshare.store.schema import head, version, versions
 from slurm_fairshare.store.tables import SCHEMA, metadata
 
-RIGHTS = ("select", "insert")
-"""What the daemon does to every table. Some are append-only, so no more is asked for."""
+NOT_WRITTEN = {*BUDGETS, *ADMINISTERED, *DERIVED}
+"""Tables that the daemon only reads: budgets and what admins add are people's, the rest is filled by triggers."""
 
 
 def condition(dsn: str, clock: Callable[[], float] = time.time) -> tuple[DatabaseFacts, Clocks]:
@@ -38,12 +39,17 @@ def condition(dsn: str, clock: Callable[[], float] = time.time) -> tuple[Databas
     return facts, Clocks("Postgres", theirs - (began + ended) / 2, (ended - began) / 2)
 
 
+def _needed(table: str) -> tuple[str, ...]:
+    """What the daemon does to a table. Some are append-only, so no more than adding is asked for."""
+    return ("select",) if table.removeprefix(f"{SCHEMA}.") in NOT_WRITTEN else ("select", "insert")
+
+
 def _lacks(connection: Connection) -> list[str]:
     """Rights that are missing, as `grant` takes them. A table of a version that is not there yet lacks nothing."""
     return [
         f"{right} on {table}"
         for table in (f"{SCHEMA}.{one.name}" for one in metadata.sorted_tables)
         if scalar(connection, "select to_regclass(:name)", name=table) is not None
-        for right in RIGHTS
+        for right in _needed(table)
         if not scalar(connection, "select has_table_privilege(:name, :right)", name=table, right=right)
     ]

@@ -10,7 +10,8 @@ from psycopg.conninfo import make_conninfo
 
 from slurm_fairshare.errors import StoreUnreachable
 from slurm_fairshare.store.condition import condition
-from slurm_fairshare.store.schema import head, versions
+from slurm_fairshare.store.roles import DAEMON, set_up
+from slurm_fairshare.store.schema import head, upgrade, versions
 from slurm_fairshare.store.tables import SCHEMA
 
 ROLE = "doctor_test_reader"
@@ -44,6 +45,14 @@ def test_rights_that_are_missing_are_named_as_grant_takes_them(reader: str) -> N
     assert f"insert on {SCHEMA}.tick" in facts.lacks
     assert f"insert on {SCHEMA}.run" not in facts.lacks
     assert not any(right.startswith("select") for right in facts.lacks)
+
+
+def test_the_daemons_group_role_lacks_nothing(empty_postgres: str) -> None:
+    upgrade(empty_postgres)
+    set_up(empty_postgres)
+    facts, _ = condition(make_conninfo(empty_postgres, options=f"-c role={DAEMON}"))
+    assert facts.role == DAEMON
+    assert facts.lacks == ()
 
 
 def test_a_database_without_a_schema_of_ours(empty_postgres: str) -> None:
