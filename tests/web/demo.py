@@ -35,9 +35,8 @@ def main(listen: str) -> None:
         with PostgresStore(address, CLUSTER) as store:
             fill(store, now=datetime.now(UTC), days=DAYS, waiting=WAITING)
         config = Config(cluster=CLUSTER, database_url=address, web=WebSection(listen=listen))
-        print(
-            f"the dashboard: http://{listen}/   (Ctrl-C ends it; nobody ticks here, so it soon says STALE)", flush=True
-        )
+        print("nobody ticks here, so it soon says STALE; Ctrl-C ends it", flush=True)
+        print(f"the dashboard: http://{listen}/", flush=True)
         with contextlib.suppress(KeyboardInterrupt):
             serve(config)
     finally:

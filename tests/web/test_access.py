@@ -22,7 +22,7 @@ from slurm_fairshare.store.postgres import PostgresStore
 from slurm_fairshare.store.roles import MANAGER, READER, Readers, set_up
 from slurm_fairshare.store.schema import upgrade
 from slurm_fairshare.store.viewers import Sight, Viewers
-from slurm_fairshare.web.access import Door
+from slurm_fairshare.web.access import AccessDenied, Door
 from slurm_fairshare.web.app import Dashboard
 from slurm_fairshare.web.server import application
 from tests.conftest import _create, _drop
@@ -72,7 +72,7 @@ class TestProxy:
             "headers": [(b"x-remote-user", b"a"), (b"x-remote-user", b"b")],
         }
 
-        with pytest.raises(Exception, match="did not say who is signed in"):
+        with pytest.raises(AccessDenied, match="did not say who is signed in"):
             door.name_of(HTTPConnection(scope))
 
     def test_health_needs_no_name_and_tells_nothing_but_the_age(self, desk: Desk) -> None:
