@@ -80,9 +80,8 @@ def measured(address: str, watch: Watch, seconds: float) -> int:
 
 def cold(address: str) -> float:
     """Each page made anew, several times: the seconds it takes when nothing is finished yet. Returns the slowest."""
-    app = application(
-        Config(cluster=CLUSTER, database_url=address, web=WebSection(refresh=timedelta(milliseconds=100)))
-    )
+    brief = WebSection(refresh=timedelta(milliseconds=100))
+    app = application(Config(cluster=CLUSTER, database_url=address, web=brief))
     print(f"pages made anew, {JOBS:,} jobs waiting (first: with all that is read once; then the median of 5):")
     slowest = 0.0
     for page in PAGES:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime
-from threading import Lock
+from threading import Lock, Thread
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -126,6 +126,16 @@ class Site:
         page = self.pages.page("error.html", self.clock(), status=status, words=words)
         return HTMLResponse(page, status, headers)
 
+    def warm(self) -> None:
+        """Make once what takes long, before the first reader waits for it."""
+        now = self.clock()
+        try:
+            reading = self.source(Sight.STRANGER).current(now)
+            reading.past(now)
+            reading.turns(now)
+        except FairshareError as error:
+            log.info("nothing made beforehand", error=str(error))
+
     def close(self) -> None:
         self.door.roles.close()
         for source in self._sources.values():
@@ -146,6 +156,7 @@ def create_app(config: Config, stores: Stores, roles: Roles, clock: Callable[[],
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        Thread(target=site.warm, daemon=True, name="warm").start()
         yield
         site.close()
 
