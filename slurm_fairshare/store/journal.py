@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from threading import Lock
 from typing import Any
@@ -288,11 +288,14 @@ class _Leadership:
             )
 
     def release(self) -> None:
-        """Closing the session gives the lock back, also where Postgres is already gone."""
+        """Give the lock back; closing the session does so too, somewhat later, where Postgres does not answer."""
         with self._door:
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
+            if self._connection is None:
+                return
+            with suppress(psycopg.Error):  # it is gone or going, and the lock with it
+                self._connection.execute("select pg_advisory_unlock(%s)", (lead_key(self.cluster),))
+            self._connection.close()
+            self._connection = None
 
 
 def lead_key(cluster: str) -> int:
