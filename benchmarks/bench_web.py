@@ -65,6 +65,7 @@ def measured(address: str, watch: Watch, seconds: float) -> int:
     slow = cold(address)
     app = application(Config(cluster=CLUSTER, database_url=address))
     try:
+        asyncio.run(refresh(app, PAGES, 1, 10.0))  # as the server does before its first reader
         commands = Commands(address)
         before = transactions(address)
         commands.start()

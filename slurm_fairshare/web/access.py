@@ -72,28 +72,35 @@ class Door:
 
     def known(self, name: str) -> Viewer | None:
         """The viewer if what they may see has been asked lately."""
-        at, sight = self._known.get(name, (None, Sight.STRANGER))
-        if at is None or not timedelta(0) <= self.clock() - at < BELIEVED:
+        sight = self._lately(name)
+        return self._admitted(name, sight) if sight is not None else None
+
+    def _lately(self, name: str) -> Sight | None:
+        found = self._known.get(name)
+        if found is None or not timedelta(0) <= self.clock() - found[0] < BELIEVED:
             return None
-        return self._admitted(name, sight)
+        return found[1]
 
     def viewer(self, name: str) -> Viewer:
         """What the name may see, asked of Postgres. While that does not answer, what it said last holds."""
+        return self._admitted(name, self.sight(name))
+
+    def sight(self, name: str = "") -> Sight:
+        """What the name may look at, admitted or not; without a name, what a stranger may."""
         with self._lock:
-            known = self.known(name)
-            if known is not None:
-                return known
+            sight = self._lately(name)
+            if sight is not None:
+                return sight
             try:
                 sight = self.roles.sight(name)
             except StoreUnreachable:
                 if name not in self._known:
                     raise
-                sight = self._known[name][1]
-            else:
-                if len(self._known) >= MOST_NAMES:
-                    self._known.clear()
-                self._known[name] = (self.clock(), sight)
-        return self._admitted(name, sight)
+                return self._known[name][1]
+            if len(self._known) >= MOST_NAMES:
+                self._known.clear()
+            self._known[name] = (self.clock(), sight)
+            return sight
 
     def _admitted(self, name: str, sight: Sight) -> Viewer:
         if sight is Sight.STRANGER and self.section.strangers == "nothing":

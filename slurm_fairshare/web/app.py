@@ -13,7 +13,7 @@ import structlog
 from fastapi import FastAPI, Path, Query, Request
 from fastapi.exception_handlers import request_validation_exception_handler
 from fastapi.exceptions import RequestValidationError
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -41,7 +41,7 @@ from slurm_fairshare.web.models import (
 )
 from slurm_fairshare.web.pages import Pages
 from slurm_fairshare.web.ports import Roles, Stores
-from slurm_fairshare.web.reading import Reading, Source, seen
+from slurm_fairshare.web.reading import Once, Reading, Source, seen
 from slurm_fairshare.web.static_files import StaticFiles
 
 log = structlog.get_logger(__name__)
@@ -126,11 +126,17 @@ class Site:
         page = self.pages.page("error.html", self.clock(), status=status, words=words)
         return HTMLResponse(page, status, headers)
 
+    def numbers(self) -> CollectorRegistry:
+        """What Prometheus is told: sums by team, no jobs and no users, so it is read with an insider's rights."""
+        sight = self.door.sight()
+        store = self.source(sight if sight is Sight.OWN else Sight.INSIDER).store
+        return metrics.registry(store, self.config, self.clock)
+
     def warm(self) -> None:
         """Make once what takes long, before the first reader waits for it."""
         now = self.clock()
         try:
-            reading = self.source(Sight.STRANGER).current(now)
+            reading = self.source(self.door.sight()).current(now)
             reading.past(now)
             reading.turns(now)
         except FairshareError as error:
@@ -222,7 +228,7 @@ def _add_service(app: FastAPI, site: Site) -> None:
     def healthz() -> Health:
         """Whether pages can be served (200) or not (503), and how old what they show is. Open to everybody."""
         now = site.clock()
-        reading = site.source(Sight.STRANGER).current(now)
+        reading = site.source(site.door.sight()).current(now)
         if reading.trouble:
             raise FairshareError(reading.trouble)
         if reading.tick is None:
@@ -231,13 +237,13 @@ def _add_service(app: FastAPI, site: Site) -> None:
         status = "stale" if basis.stale else "ok"
         return Health(status=status, computed=basis.at, age_seconds=basis.age.total_seconds())
 
-    numbers = metrics.registry(site.source(Sight.STRANGER).store, site.config, site.clock)
+    numbers = Once(site.numbers)
 
     @app.get("/metrics", include_in_schema=False)
     def prometheus(request: Request) -> Response:
         """For Prometheus: whom pages are open to, and without a name where the proxies stand."""
         site.door.admit_machine(request)
-        return Response(generate_latest(numbers), media_type=CONTENT_TYPE_LATEST)
+        return Response(generate_latest(numbers()), media_type=CONTENT_TYPE_LATEST)
 
     @app.get("/static/{name:path}", include_in_schema=False)
     def static(request: Request, name: str) -> Response:

@@ -39,7 +39,13 @@ class SecurityHeaders:
             await self.app(scope, receive, send)
             return
 
+        bare = scope["method"] == "HEAD"  # as GET, without the body
+        if bare:
+            scope = {**scope, "method": "GET"}
+
         async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.body" and bare:
+                message = {**message, "body": b""}
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():

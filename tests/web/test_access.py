@@ -247,6 +247,23 @@ class TestRights:
             assert Client(app, headers={HEADER: name_of(closed, "rita")}).get("/queue").status_code == 403
 
 
+class TestWithoutAName:
+    def test_health_and_metrics_are_served_where_no_roles_are_set_up(self, postgres: str) -> None:
+        with PostgresStore(postgres, CLUSTER) as store:
+            fill(store, now=datetime.now(UTC), days=1, every=6)
+        app = application(Config(cluster=CLUSTER, database_url=postgres))
+        with closing(app):
+            assert Client(app).json("/healthz")["status"] == "ok"
+            assert "slurm_fairshare_wait_seconds_count{" in Client(app).get("/metrics").text
+
+    def test_and_where_they_are(self, closed: Behind) -> None:
+        client = Client(closed.app())
+        assert client.get("/healthz").status_code == 200
+        metrics = client.get("/metrics")
+        assert "slurm_fairshare_wait_seconds_count{" in metrics.text
+        assert "alice" not in metrics.text
+
+
 class TestPostgresAway:
     def test_what_a_role_may_see_holds_while_it_does_not_answer(self, desk: Desk) -> None:
         class Flaky:

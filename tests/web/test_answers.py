@@ -69,6 +69,12 @@ class TestHeaders:
             for name, value in HEADERS.items():
                 assert answer.headers[name] == value, path
 
+    def test_a_head_is_a_get_without_its_body(self, desk: Desk) -> None:
+        for path in PAGES:
+            head, get = desk.client().ask("HEAD", path), desk.client().get(path)
+            assert (head.status_code, head.content) == (200, b""), path
+            assert head.headers["etag"] == get.headers["etag"]
+
     def test_files_are_kept_for_good_by_their_digest(self, desk: Desk) -> None:
         assert "immutable" not in desk.client().get("/static/style.css").headers["cache-control"]
         page = desk.client().page("/")
