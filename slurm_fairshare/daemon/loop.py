@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import socket
@@ -13,6 +14,8 @@ from datetime import UTC, datetime, timedelta
 from types import FrameType
 
 import structlog
+from apscheduler.executors.pool import ThreadPoolExecutor
+from apscheduler.schedulers.background import BackgroundScheduler
 
 from slurm_fairshare.config import Config
 from slurm_fairshare.core.plan import describe
@@ -216,26 +219,53 @@ def run(slurm: Slurm, store: Store, config: Config) -> None:
         (daemon.rebalance, config.rebalance.interval.total_seconds()),
         (daemon.beat, BEAT),
     )
-    threads = [threading.Thread(target=repeat, args=(step, every, stop), name=step.__name__) for step, every in steps]
-    for thread in threads:
-        thread.start()
+    scheduler, clock = schedule(steps), ClockWatch()
+    scheduler.start()
     notify("READY=1")
     patience = watchdog()
     while not stop.wait(BEAT):
+        if clock.was_set():
+            log.warning("the host's clock was set; turns start anew")
+            start_anew(scheduler)
         if patience is None or daemon.alive(patience):
             notify(f"WATCHDOG=1\nSTATUS={'leading' if daemon.leading else 'standing by'}")
-    for thread in threads:
-        thread.join()
+    scheduler.shutdown(wait=True)
     daemon.close()
 
 
-def repeat(step: Callable[[], None], every: float, stop: threading.Event) -> None:
-    """Take the step now and every so many seconds of the monotonic clock; turns that were missed are left out.
+def schedule(steps: Sequence[tuple[Callable[[], None], float]]) -> BackgroundScheduler:
+    """Each step now and then every so many seconds, on a thread of its own; turns that were missed are left out."""
+    logging.getLogger("apscheduler").setLevel(logging.ERROR)  # a turn left out is no news
+    scheduler = BackgroundScheduler(executors={"default": ThreadPoolExecutor(len(steps))}, timezone=UTC)
+    for step, every in steps:
+        scheduler.add_job(
+            step,
+            "interval",
+            seconds=every,
+            next_run_time=utc_now(),
+            max_instances=1,
+            coalesce=True,
+            misfire_grace_time=None,
+        )
+    return scheduler
 
-    Schedulers that look at the wall clock would sleep for an hour after it was set back by one.
-    """
-    due = time.monotonic()
-    while not stop.is_set():
-        step()
-        due = max(due + every, time.monotonic())
-        stop.wait(due - time.monotonic())
+
+def start_anew(scheduler: BackgroundScheduler) -> None:
+    """Let every step have its turn now: after the clock was set back an hour, the next would be an hour away."""
+    for job in scheduler.get_jobs():
+        job.modify(next_run_time=utc_now())
+
+
+class ClockWatch:
+    """Notices that the host's clock was set, by the clock that cannot be."""
+
+    JUMP = 1.0
+
+    def __init__(self, wall: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._wall, self._monotonic = wall, monotonic
+        self._apart = wall() - monotonic()
+
+    def was_set(self) -> bool:
+        """Whether it was set since the last look."""
+        before, self._apart = self._apart, self._wall() - self._monotonic()
+        return abs(self._apart - before) > self.JUMP

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import socket
 import threading
 import time
@@ -14,7 +13,7 @@ import pytest
 
 from slurm_fairshare.core.decisions import Outcome
 from slurm_fairshare.daemon.backoff import Backoff
-from slurm_fairshare.daemon.loop import Daemon, repeat
+from slurm_fairshare.daemon.loop import ClockWatch, Daemon, schedule, start_anew
 from slurm_fairshare.daemon.sdnotify import notify, watchdog
 from slurm_fairshare.errors import ClockSkew, SlurmUnreachable, StoreUnreachable
 from tests.daemon.world import T0, World, terms, world
@@ -328,21 +327,44 @@ def test_pauses_double_up_to_the_longest_and_end_with_a_success() -> None:
     assert pause.failed() == 5
 
 
-def test_turns_come_at_their_interval_and_missed_ones_are_left_out() -> None:
-    stop, times = threading.Event(), []
-    begun = time.monotonic()
+def test_turns_come_at_their_interval_and_never_two_at_once() -> None:
+    times: list[float] = []
+    done = threading.Event()
 
     def step() -> None:
-        times.append(time.monotonic() - begun)
+        times.append(time.monotonic())
         if len(times) == 1:
             time.sleep(0.5)
         if len(times) == 4:
-            stop.set()
+            done.set()
 
-    repeat(step, 0.2, stop)
-    gaps = [b - a for a, b in itertools.pairwise(times)]
-    assert gaps[0] >= 0.5
-    assert all(gap >= 0.19 for gap in gaps[1:])
+    scheduler = schedule([(step, 0.2)])
+    scheduler.start()
+    assert done.wait(10)
+    scheduler.shutdown(wait=True)
+    assert times[1] - times[0] >= 0.5
+
+
+def test_a_clock_that_was_set_is_noticed_once() -> None:
+    wall, monotonic = [1000.0], [0.0]
+    watch = ClockWatch(lambda: wall[0], lambda: monotonic[0])
+    wall[0], monotonic[0] = 1005.0, 5.0
+    assert not watch.was_set()
+    wall[0], monotonic[0] = 1010.0 - 3600, 10.0
+    assert watch.was_set()
+    assert not watch.was_set()
+
+
+def test_after_the_clock_was_set_back_turns_start_anew() -> None:
+    """What is due in an hour, as after such a step, is due now."""
+    turn = threading.Event()
+    scheduler = schedule([(turn.set, 3600)])
+    scheduler.start()
+    assert turn.wait(10)
+    turn.clear()
+    start_anew(scheduler)
+    assert turn.wait(10)
+    scheduler.shutdown(wait=True)
 
 
 # --- systemd --------------------------------------------------------------------------------------
