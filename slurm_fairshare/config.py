@@ -186,6 +186,9 @@ class SlurmSection(_Section):
         (),
         description='The same for `scontrol notify`, which only SlurmUser and root may use: ["sudo", "-u", "slurm"].',
     )
+    backend: Literal["cli", "pyslurm"] = Field(
+        "cli", description="How queue and nodes are read: by Slurm's tools, or by pyslurm where its release fits."
+    )
     timeout: Length = Field(timedelta(seconds=60), description="Time a Slurm command may take.")
     gpu_utilisation: bool = Field(
         False,

@@ -84,7 +84,12 @@ class App:
         from slurm_fairshare.store.memo import StoreMemo
 
         config, memo = self.config, StoreMemo(store)
-        return CommandLine(config.cluster, config.ladder, config.charge_rule, runner=self.runner(), memo=memo)
+        asked = (config.cluster, config.ladder, config.charge_rule)
+        if config.slurm.backend == "pyslurm":
+            from slurm_fairshare.slurm.pyslurm_backend import PyslurmBackend, load_pyslurm
+
+            return PyslurmBackend(load_pyslurm(), *asked, runner=self.runner(), memo=memo)
+        return CommandLine(*asked, runner=self.runner(), memo=memo)
 
     def runner(self) -> Runner:
         """What runs Slurm's tools."""

@@ -110,11 +110,14 @@ class CommandLine(Errands):
         """Queue first, then the nodes: a job that starts in between makes its node look fuller, never emptier."""
         jobs, self.rejected = self._jobs()
         nodes = self._nodes()
+        return Picture(self.cluster, now, self._placed(jobs, nodes), nodes)
+
+    def _placed(self, jobs: tuple[Job, ...], nodes: tuple[Node, ...]) -> tuple[Job, ...]:
+        """The jobs, with what they hold on each of their nodes asked for where it cannot be worked out."""
         asked = doubtful(jobs, nodes)
         known = {job.job_id: self._by_node(job) for job in asked[:DETAILS_AT_MOST]}
         unsure = {job.job_id: known.get(job.job_id, {}) for job in asked}
-        jobs = tuple(replace(job, by_node=unsure[job.job_id]) if job.job_id in unsure else job for job in jobs)
-        return Picture(self.cluster, now, jobs, nodes)
+        return tuple(replace(job, by_node=unsure[job.job_id]) if job.job_id in unsure else job for job in jobs)
 
     def clock(self) -> datetime:
         text = self.runner.read("scontrol", "show", "config").stdout

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ClusterShell.NodeSet import NodeSet, NodeSetException
@@ -134,6 +134,24 @@ def parse_jobs(
             rejected.append(RejectedRow("squeue", row.replace(table.between, "|"), odd))
     if rows and not jobs:
         raise SlurmUnreadable(f'no job in squeue\'s answer can be read ({rejected[0].reason}): "{rows[0][:300]}"')
+    return tuple(jobs), tuple(rejected)
+
+
+def jobs_from(
+    rows: Iterable[Mapping[str, str]], ladder: Ladder, source: str
+) -> tuple[tuple[Job, ...], tuple[RejectedRow, ...]]:
+    """The same from columns that somebody else than squeue told."""
+    jobs: list[Job] = []
+    rejected: list[RejectedRow] = []
+    for values in rows:
+        try:
+            job, odd = _job(values, ladder, {})
+        except (ValueError, OverflowError, OSError, NodeSetException) as error:
+            rejected.append(RejectedRow(source, "|".join(values.values()), str(error)))
+            continue
+        jobs.append(job)
+        if odd:
+            rejected.append(RejectedRow(source, "|".join(values.values()), odd))
     return tuple(jobs), tuple(rejected)
 
 

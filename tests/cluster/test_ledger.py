@@ -75,11 +75,11 @@ class Kinds:
         """Several at once, with ticks in between. All end on their own or are ended."""
         one, two = ("-w", "n1"), ("-w", "n2")
         jobs = {
-            "requeued": self.submit("alice", *one, "--gres=gpu:2", sleep=12),
-            "resized": self.submit("alice", "-N2", "--gres=gpu:1", sleep=16),
+            "requeued": self.submit("alice", *one, "--gres=gpu:2", sleep=20),
+            "resized": self.submit("alice", "-N2", "--gres=gpu:1"),
             "array": self.submit("bob", *one, "--gres=gpu:1", "--array=1-3%2", sleep=4),
             "het": self.submit("carol", *one, "--gres=gpu:1", ":", *two, "--gres=gpu:2", sleep=6),
-            "suspended": self.submit("bob", *two, "--gres=gpu:h100:2", sleep=10),
+            "suspended": self.submit("bob", *two, "--gres=gpu:h100:2", sleep=15),
             "cancelled": self.submit("bob", *two, "--gpus=1"),
             "never started": self.submit("bob", "--hold", "--gres=gpu:4"),
             "unallocated": self.submit("carol", *two, "--gpus-per-node=1", sleep=9, minimum=None),
@@ -95,7 +95,7 @@ class Kinds:
         time.sleep(3)
         self.product.tick()
         self.control("resume", str(int(jobs["suspended"])))
-        self.cluster.wait_state(jobs["suspended"], "COMPLETED", 40)
+        self.cluster.wait_state(jobs["suspended"], "COMPLETED", 60)
         self.product.tick()
         self.control("update", "nodename=n2", "state=down", "reason=broken")
         self.cluster.wait_state(jobs["node failed"], "PENDING", 40)
@@ -113,7 +113,7 @@ class Kinds:
 
     def settle(self, jobs: dict[str, JobId]) -> None:
         """The requeued run has run again; everything is over, and slurmdbd knows."""
-        self.cluster.wait_state(jobs["requeued"], "COMPLETED", 60)
+        self.cluster.wait_state(jobs["requeued"], "COMPLETED", 90)
         self.cluster.cancel_all_jobs()
 
         def open_rows() -> str:
