@@ -42,6 +42,7 @@ FIELDS = (
 
 DELIMITER = "\x1f"
 SLICE = timedelta(days=1)
+CLOCKS_APART = timedelta(minutes=1)
 BEFORE_SLURM = datetime(2002, 1, 1, tzinfo=UTC)
 _SECOND = timedelta(seconds=1)
 _NO_NODES = frozenset({"None assigned", "None", "(null)"})
@@ -130,6 +131,8 @@ class RowReader:
             return None, None, f"Start {start:%Y-%m-%dT%H:%M:%SZ} lies before there was a Slurm"
         if start is not None and start > self.now:
             return None, None, f"Start {start:%Y-%m-%dT%H:%M:%SZ} lies in the future"
+        if end is not None and end > self.now + CLOCKS_APART:
+            return start, None, f"End {end:%Y-%m-%dT%H:%M:%SZ} lies in the future"
         if start is not None and end is not None and end < start:
             return start, start, f"End {end:%Y-%m-%dT%H:%M:%SZ} lies before Start"
         return start, end, ""

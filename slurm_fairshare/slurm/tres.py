@@ -19,6 +19,8 @@ _MEGABYTES = {
     "P": Decimal(1024**3),
     "E": Decimal(1024**4),
 }
+MOST = 2**31 - 1
+MOST_MEMORY = 2**53
 NOTHING = frozenset({"", "(null)", "N/A", "None"})
 
 
@@ -68,7 +70,8 @@ def _present(gpus: Mapping[str, int]) -> dict[str, int]:
 
 
 def _count(name: str, amount: str) -> int:
-    if not amount.isascii() or not amount.isdigit():
+    """Slurm's own signs for "no value" and "infinite" are numbers, larger than any count there can be."""
+    if not amount.isascii() or not amount.isdigit() or int(amount) > MOST:
         raise ValueError(f'TRES {name} has "{amount}", which is no count')
     return int(amount)
 
@@ -83,4 +86,7 @@ def _megabytes(amount: str) -> int:
     if match is None:
         raise ValueError(f'TRES mem has "{amount}", which is no amount of memory')
     number, unit = match.groups()
-    return int(Decimal(number) * _MEGABYTES[unit.upper()])
+    megabytes = int(Decimal(number) * _MEGABYTES[unit.upper()])
+    if megabytes > MOST_MEMORY:
+        raise ValueError(f'TRES mem has "{amount}", which is no amount of memory')
+    return megabytes

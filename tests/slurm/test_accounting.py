@@ -89,6 +89,24 @@ def test_a_start_in_the_future_is_no_start() -> None:
     assert "future" in run.flag
 
 
+def test_an_end_in_the_future_is_no_end() -> None:
+    """It counts as what it is: a run that slurmctld shows alive, or one that was last seen alive."""
+    run = one(End="4294967294")
+    assert (run.end, gpu_hours(run)) == (None, 4)
+    assert "future" in run.flag
+
+
+def test_a_start_before_there_was_a_slurm_is_no_start() -> None:
+    run = one(Start="86400")
+    assert (run.start, gpu_hours(run)) == (None, 0)
+    assert "before there was a Slurm" in run.flag
+
+
+def test_twice_the_gpus_are_charged_twice() -> None:
+    single, double = (one(AllocTRES=f"cpu=1,gres/gpu={count}") for count in (1, 2))
+    assert (single.milli_gpus, double.milli_gpus) == (1000, 2000)
+
+
 def test_an_end_before_the_start_counts_zero_and_is_flagged() -> None:
     run = one(End=str(START - 5))
     assert (run.end, gpu_hours(run)) == (run.start, 0)
@@ -188,6 +206,9 @@ REFUSED = {
     "no submit time": ({"Submit": "Unknown"}, "Submit"),
     "a time without an offset": ({"Start": "2026-10-08T10:00:00"}, "no offset"),
     "GPUs that are no number": ({"AllocTRES": "gres/gpu=x"}, "no count"),
+    "Slurm's number for no value": ({"AllocTRES": "gres/gpu=4294967294"}, "no count"),
+    "CPUs without end": ({"AllocTRES": "cpu=18446744073709551615,gres/gpu=1"}, "no count"),
+    "memory without end": ({"AllocTRES": "gres/gpu=1,mem=18446744073709551614M"}, "no amount"),
     "no account": ({"Account": ""}, "Account is empty"),
     "no state": ({"State": " "}, "State is empty"),
     "a uid that is none": ({"UID": "alice"}, "invalid literal"),
