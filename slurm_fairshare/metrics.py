@@ -26,7 +26,7 @@ from slurm_fairshare.core.cluster import Picture
 from slurm_fairshare.core.fairshare import Ranking
 from slurm_fairshare.core.resources import MILLI
 from slurm_fairshare.core.tree import account_key
-from slurm_fairshare.core.waits import waits_of_runs
+from slurm_fairshare.core.waits import STOPPED, waits_of_runs
 from slurm_fairshare.core.window import Window
 from slurm_fairshare.daemon.loop import CALLS, LEADER
 from slurm_fairshare.daemon.rebalancing import DECLINED
@@ -41,8 +41,14 @@ FRESH = 10.0
 """Seconds for which what was read is served again, so that a second scraper costs nothing."""
 
 WAIT_BUCKETS = (1, 5, 15, 30, 60, 120, 300, 900, 1800, 3600, 7200, 14_400, 28_800, 86_400, 172_800)
+COUNTED = 60.0
+"""Seconds for which counts over the whole journal are served again."""
+
+RARE = 300.0
+"""Seconds between two readings of all runs of the day and of the lookback window."""
+
 BEFORE = timedelta(days=7)
-"""Runs from so long before midnight tell which of today's come again."""
+"""Runs stopped so long before midnight tell which of today's come again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +173,8 @@ class Store(History, Protocol):
 
 
 class FairshareCollector(Collector):
-    """Reads the store when it is scraped. What only changes with a tick is reckoned once a tick."""
+    """Reads the store when it is scraped. What only changes with a tick is reckoned once a tick, and what takes many
+    rows once in five minutes."""
 
     def __init__(
         self,
@@ -181,6 +188,8 @@ class FairshareCollector(Collector):
         self._door = threading.Lock()
         self._made: tuple[float, list[Metric]] | None = None
         self._of_tick: tuple[datetime | None, list[Metric]] | None = None
+        self._of_past: tuple[float, list[Metric]] | None = None
+        self._counted: tuple[float, Tallies] | None = None
 
     def describe(self) -> Iterable[Metric]:
         """Nothing is read when the collector is registered."""
@@ -208,8 +217,17 @@ class FairshareCollector(Collector):
     def _once_a_tick(self, tick: TickFacts | None) -> list[Metric]:
         at = tick.at if tick is not None else None
         if self._of_tick is None or self._of_tick[0] != at:
-            self._of_tick = (at, list(self._slow(tick)))
-        return self._of_tick[1]
+            self._of_tick = (at, list(self._quick(tick)))
+        return [*self._of_tick[1], *self._now_and_then(tick)]
+
+    def _now_and_then(self, tick: TickFacts | None) -> list[Metric]:
+        """What has to read every run of a day or a week."""
+        if tick is None:
+            return []
+        now = self._monotonic()
+        if self._of_past is None or now - self._of_past[0] >= RARE:
+            self._of_past = (now, [*self._past(tick), self._waits(tick.at)])
+        return self._of_past[1]
 
     # --- what changes all the time
 
@@ -238,25 +256,29 @@ class FairshareCollector(Collector):
             if fact in values:
                 yield _gauge(name, {(): float(values[fact])})
         yield _counter("slurm_calls_total", _by_word(values.get(CALLS, {})))
-        tallies = store.tallies(now)
+        tallies = self._counts(now)
         yield _counter("failures_total", _by_word(tallies.failures))
         yield _counter("rejected_rows_total", _by_word(tallies.rejected))
         yield _counter("decisions_total", {pair: float(count) for pair, count in tallies.decisions.items()})
 
+    def _counts(self, now: datetime) -> Tallies:
+        """Counting years of decisions is no work for every scrape."""
+        at = self._monotonic()
+        if self._counted is None or at - self._counted[0] >= COUNTED:
+            self._counted = (at, self.store.tallies(now))
+        return self._counted[1]
+
     # --- what changes with a tick
 
-    def _slow(self, tick: TickFacts | None) -> Iterator[Metric]:
+    def _quick(self, tick: TickFacts | None) -> Iterator[Metric]:
         last = self.store.last_ranking()
         if last is not None:
             yield from _standings(last[1])
         picture = self.store.latest_queue()
         if picture is not None:
             yield from _queue(picture)
-        if tick is None:
-            return
-        yield from self._capacity(tick.at)
-        yield from self._past(tick)
-        yield self._waits(tick.at)
+        if tick is not None:
+            yield from self._capacity(tick.at)
 
     def _capacity(self, at: datetime) -> Iterator[Metric]:
         newest = {one.kind: one for _, one in self.store.capacity_history(Window(at, at + timedelta(microseconds=1)))}
@@ -298,9 +320,13 @@ class FairshareCollector(Collector):
 
     def _waits(self, at: datetime) -> Metric:
         midnight = at.replace(hour=0, minute=0, second=0, microsecond=0)
-        runs = self.store.runs(Window(midnight - BEFORE, at))
+        found = {one.key: one for one in self.store.runs(Window(midnight, at))}
+        for state in sorted(STOPPED):
+            found |= {one.key: one for one in self.store.runs(Window(midnight - BEFORE, midnight), state)}
         waits = [
-            wait for wait in waits_of_runs(runs, self.config.job_classes) if wait.at >= midnight and not wait.again
+            wait
+            for wait in waits_of_runs(found.values(), self.config.job_classes)
+            if wait.at >= midnight and not wait.again
         ]
         family = HistogramMetricFamily(PREFIX + "wait_seconds", BY_NAME["wait_seconds"].about, labels=["class"])
         for kind in Kind:
