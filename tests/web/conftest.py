@@ -86,9 +86,12 @@ def make_desk() -> Callable[..., Desk]:
     return make
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Debian's Chromium. Where it is not there the tests fail, they do not pass unseen."""
+    """Debian's Chromium. Where it is not there the tests fail, they do not pass unseen.
+
+    Not for the whole session: playwright keeps an event loop in the main thread, and other tests run their own.
+    """
     place = shutil.which("chromium")
     if place is None:
         pytest.fail("chromium is not installed: run tools/setup as root, or apt-get install chromium", pytrace=False)
