@@ -73,6 +73,8 @@ class Soak:
 
     product: Product
     rng: random.Random
+    longest: int = 300
+    """Seconds that a job's work takes at the most."""
     jobs: dict[int, Sent] = field(default_factory=dict)
 
     def live(self, seconds: float) -> None:
@@ -98,14 +100,14 @@ class Soak:
         rng = self.rng
         nodes = 2 if rng.random() < 0.05 else 1
         each = rng.choice((1, 1, 2, 2, 4, 8)) if nodes == 1 else 4
-        minimum = 0 if rng.random() < 0.1 else rng.choice((5, 10, 20, 40))
+        minimum = 0 if rng.random() < 0.1 else rng.choice((5, 10, 20, 40, 80))
         resumable = rng.random() < 0.75
         notice = resumable and rng.random() < 0.5
         words = f"min_runtime={minimum}s resumable={'yes' if resumable else 'no'}"
         words += " notice=USR1" if notice else ""
         words += f" priority={rng.choice(('low', 'normal', 'high'))}"
         script = SCRIPT.format(
-            work=rng.randrange(60, 300, 5),
+            work=rng.randrange(60, self.longest, 5),
             resume="[ -s $state ] && n=$(cat $state)" if resumable else "",
             save="(( n % 20 )) || echo $n > $state" if resumable else "",
         )
@@ -118,12 +120,11 @@ class Soak:
     # --- afterwards ---------------------------------------------------------------------------------
 
     def records(self) -> list[tuple[int, str, int]]:
-        """Each run of our jobs in slurmdbd's words: job, state, seconds it ran. The newest of a job comes first."""
-        lines = self.product.cluster.slurm_output(
-            "sacct", "-a", "-X", "-D", "-n", "-P", "-S", "now-1days", "-o", "JobIDRaw,State,ElapsedRaw,Start"
-        ).splitlines()
-        rows = (line.split("|") for line in lines)
-        return [(int(job), state.split()[0], int(ran)) for job, state, ran, _ in rows if int(job) in self.jobs]
+        """Each run of our jobs in slurmdbd's words: job, state, seconds it ran. The newest of a job comes last."""
+        columns = "Submit,JobIDRaw,State,ElapsedRaw"
+        words = ("sacct", "-a", "-X", "-D", "-n", "-P", "-S", "now-1days", "-o", columns)
+        rows = sorted(line.split("|") for line in self.product.cluster.slurm_output(*words).splitlines())
+        return [(int(job), state.split()[0], int(ran)) for _, job, state, ran in rows if int(job) in self.jobs]
 
     def protected_runs_stopped(self) -> list[tuple[int, str, int, int]]:
         """Runs stopped by anything before their minimum: job, state, seconds, minimum."""
@@ -136,9 +137,7 @@ class Soak:
 
     def jobs_lost(self) -> list[tuple[int, str]]:
         """Jobs whose newest record is neither an end in peace nor a queue."""
-        newest: dict[int, str] = {}
-        for job, state, _ in self.records():
-            newest.setdefault(job, state)
+        newest = {job: state for job, state, _ in self.records()}
         there = set(map(int, self.product.cluster.slurm_output("squeue", "-h", "-a", "-o", "%A").split()))
         lost = [(job, state) for job, state in newest.items() if state not in FINE]
         lost += [(job, state) for job, state in newest.items() if state in FINE[1:] and job not in there]
@@ -176,9 +175,9 @@ class Figures:
 
 
 def soak(cluster: Cluster, dsn: str, seconds: float, seed: int = 1) -> Figures:
-    """Run it. The lookback window is a third of the time, so that what is over-used is repaid within it."""
+    """Run it. The lookback window is half of the time, so that what is over-used is repaid within it."""
     cluster.reset()
-    lookback = timedelta(seconds=round(max(60.0, seconds / 3)))
+    lookback = timedelta(seconds=round(max(60.0, seconds / 2)))
     product = Product.on(
         cluster,
         dsn,
@@ -191,7 +190,7 @@ def soak(cluster: Cluster, dsn: str, seconds: float, seed: int = 1) -> Figures:
     product.fund(TEAMS)
     for team, users in PEOPLE.items():
         cluster.sh("slurmctld", ["sacctmgr", "-i", "add", "user", ",".join(users), f"account={team}"], check=False)
-    made = Soak(product, random.Random(seed))
+    made = Soak(product, random.Random(seed), longest=round(min(600, max(120, seconds / 3))))
     begun = utc_now()
     with product.daemon(tick_every=5, pass_every=2):
         made.live(seconds)

