@@ -110,6 +110,17 @@ def test_a_contract_holds_for_its_minimum_and_yields_within_five_seconds_of_it(p
     assert product.cluster.state(hogs[1]) == "RUNNING", "the run under an 8-hour contract was not touched"
 
 
+def assert_follows_its_rank(product: Product, job: JobId) -> None:
+    """A requeued job has its team's present label again, within a calculation period (and not the old one)."""
+    lane = 2_000_000_000
+
+    def band() -> tuple[int, int]:
+        priority = int(product.cluster.job(job)["Priority"]) - lane
+        return priority // BAND * BAND, product.store.labels()[RICH]
+
+    product.cluster.wait(band, 70, "its team's present label", until=lambda seen: seen[0] == seen[1])
+
+
 def test_a_requeued_job_starts_again_by_itself_and_is_told_why_it_was_stopped(product: Product) -> None:
     hogs = [submit(product, "dan", "20s"), submit(product, "dan", "8h")]
     for job in hogs:
@@ -120,6 +131,7 @@ def test_a_requeued_job_starts_again_by_itself_and_is_told_why_it_was_stopped(pr
         comment = product.cluster.slurm_output("squeue", "-h", "-j", str(int(hogs[0])), "-O", "admin_comment:900")
         assert f"for job {taker} of alice (vision" in comment
         assert "lab/robotics has used" in comment
+        assert_follows_its_rank(product, hogs[0])
         product.cluster.wait(
             lambda: product.cluster.state(hogs[0]), 200, "a second run", until=lambda s: s == "RUNNING"
         )

@@ -168,3 +168,20 @@ def test_labels_are_idempotent_and_leave_gaps() -> None:
 def test_more_leaves_than_labels_are_refused() -> None:
     with pytest.raises(planning.BudgetError, match="more than"):
         labels([str(n) for n in range(TOP_LABEL + 1)], {})
+
+
+def test_ten_thousand_jobs_keep_their_order_whatever_sorts_inside_a_band() -> None:
+    """Label, in-team priority and age add up to a job's priority; no sum reaches the next band or 32 bits."""
+    leaves = [str(n) for n in range(1000)]
+    label = labels(leaves, {})
+    jobs = [
+        (rank, -factor, -age, label[leaf] * BAND + factor + age)
+        for rank, leaf in enumerate(leaves)
+        for factor in (0, 20_000, 40_000)
+        for age in (0, 1, 9_999, 19_999)
+    ]
+    assert len(jobs) == 12_000
+    assert [job[:3] for job in sorted(jobs, key=lambda job: -job[3])] == sorted(job[:3] for job in jobs)
+    priorities = [job[3] + LANE.priority for job in jobs]
+    assert min(priorities) > LANE.priority
+    assert max(priorities) < 2**32 - 1

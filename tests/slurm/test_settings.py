@@ -303,3 +303,9 @@ def test_no_name_adds_a_word_or_another_name(names: Sequence[str]) -> None:
     assert len(command.words) == 7
     assert command.words[3] == f"name={','.join(names)}"
     assert command.words[3].count(",") == len(names) - 1
+
+
+@pytest.mark.parametrize("usage", ["0.000000", "15.998607", "98765432109876.5"])
+def test_slurms_own_decayed_usage_is_never_read(usage: str) -> None:
+    """Whatever PriorityDecayHalfLife makes of UsageRaw, what we hold to be in Slurm is the same."""
+    assert parse_assoc_mgr(ASSOC_MGR.replace("15.998607", usage)) == parse_assoc_mgr(ASSOC_MGR)
