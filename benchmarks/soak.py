@@ -106,13 +106,15 @@ class Soak:
         words = f"min_runtime={minimum}s resumable={'yes' if resumable else 'no'}"
         words += " notice=USR1" if notice else ""
         words += f" priority={rng.choice(('low', 'normal', 'high'))}"
+        work = rng.randrange(60, self.longest, 5)
         script = SCRIPT.format(
-            work=rng.randrange(60, self.longest, 5),
+            work=work,
             resume="[ -s $state ] && n=$(cat $state)" if resumable else "",
             save="(( n % 20 )) || echo $n > $state" if resumable else "",
         )
+        # With time limits that are all alike nothing could be backfilled beside a large job that waits.
         job = self.product.cluster.sbatch(
-            user, f"-N{nodes}", f"--gpus-per-node={each}", "-t", "60", "-o", "/dev/null", "--comment", words,
+            user, f"-N{nodes}", f"--gpus-per-node={each}", f"-t{work // 60 + 3}", "-o", "/dev/null", "--comment", words,
             script=script, account=team,
         )  # fmt: skip
         self.jobs[int(job)] = Sent(user, nodes * each, minimum)
