@@ -259,7 +259,7 @@ def check_contract(site: Site, said: str) -> None:
     shown = site.sh(f"scontrol show job {job}")
     assert "AdminComment=fairshare min_runtime=3600 resumable=yes priority=normal" in shown
     assert "QOS=fs-1h" in shown
-    assert "JobState=RUNNING" in shown or "JobState=COMPLETED" in shown
+    site.until(lambda: state(site, job) in ("RUNNING", "COMPLETED"), "the job under contract to run")
 
 
 def check_doctor(site: Site) -> None:

@@ -255,8 +255,8 @@ def test_a_limit_of_the_waiting_jobs_account_stops_nobody(site: Site) -> None:
     site.cluster.sacctmgr("modify", "account", "vision", "set", "GrpTRES=gres/gpu=4")
     try:
         over = site.submit("vision", "1m")
-        time.sleep(2)
-        assert site.cluster.job(over)["Reason"] == "AssocGrpGRES"
+        limit = "AssocGrpGRES"
+        site.cluster.wait(lambda: site.cluster.job(over)["Reason"], 40, limit, until=lambda reason: reason == limit)
         site.standing(**POOR_AND_RICH)
         assert site.stopped(site.look()) == set()
     finally:
