@@ -5,9 +5,11 @@ SHELL := /bin/bash
 
 IN_VENV = venv=$$(tools/setup) && export PATH="$$venv/bin:$$PATH" &&
 RELEASES = bookworm trixie sid
-# Two workers with a cluster each: these tests wait more than they compute. One that fails is run once more, since a
-# busy machine can make a real Slurm slow beyond any patience; the summary counts every rerun.
-ON_CLUSTERS = -m cluster -n 2 --dist loadfile --reruns 1
+# A test that fails is run once more, since a busy machine can make a real Slurm, a browser or a daemon with a real clock
+# slow beyond any patience; the summary counts every rerun.
+ONCE_MORE = --reruns 1
+# Two workers with a cluster each: these tests wait more than they compute.
+ON_CLUSTERS = -m cluster -n 2 --dist loadfile $(ONCE_MORE)
 
 .PHONY: help
 help: ## what there is
@@ -28,7 +30,7 @@ lint: ## style, types, layers
 .PHONY: test
 test: lint ## everything: lint, types, layers, unit, Lua, Postgres, the cluster
 	@docker/cluster build
-	@$(IN_VENV) pytest -n 2 -m "not cluster"
+	@$(IN_VENV) pytest -n 2 -m "not cluster" $(ONCE_MORE)
 	@$(IN_VENV) pytest $(ON_CLUSTERS)
 
 .PHONY: test-quick
