@@ -105,7 +105,7 @@ class Soak:
         notice = resumable and rng.random() < 0.5
         words = f"min_runtime={minimum}s resumable={'yes' if resumable else 'no'}"
         words += " notice=USR1" if notice else ""
-        words += f" priority={rng.choice(('low', 'normal', 'high'))}"
+        words += f" priority={rng.choice(('low', *['normal'] * 8, 'high'))}"
         work = rng.randrange(60, self.longest, 5)
         script = SCRIPT.format(
             work=work,
