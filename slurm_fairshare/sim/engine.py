@@ -15,6 +15,7 @@ from enum import IntEnum
 from typing import Protocol
 
 from slurm_fairshare.core.contract import Rung
+from slurm_fairshare.errors import FairshareError
 from slurm_fairshare.sim.jobs import JobSpec, Machine, Workload
 from slurm_fairshare.sim.ledger import Ledger
 from slurm_fairshare.sim.placement import NEVER, Barred, Floor, Place, Shape
@@ -424,19 +425,22 @@ class Engine:
         count = max(1, spec.nodes)
         if spec.gpus > count * self._largest and self._largest:
             count = -(-spec.gpus // self._largest)
-        key = (spec.gpus, count, spec.cpus, spec.memory_mb, mask)
-        shape = self._shapes.get(key)
-        if shape is None:
-            shape = self._shapes[key] = Shape(*key)
-        return shape
+        return self._shape_of(spec, spec.gpus, count, mask)
 
     def on(self, job: Job, mask: int) -> Shape:
         """The job's shape on these nodes only."""
-        old = job.shape
-        key = (old.gpus, old.count, job.spec.cpus, job.spec.memory_mb, old.mask & mask)
+        return self._shape_of(job.spec, job.shape.gpus, job.shape.count, job.shape.mask & mask)
+
+    def _shape_of(self, spec: JobSpec, gpus: int, count: int, mask: int) -> Shape:
+        key = (gpus, count, spec.cpus, spec.memory_mb, mask)
         shape = self._shapes.get(key)
         if shape is None:
             shape = self._shapes[key] = Shape(*key)
+            if not self.floor.could_hold(shape):
+                raise FairshareError(
+                    f"job {spec.number} of {spec.account} wants {gpus} {spec.kind or 'GPU'}s on {count} node(s), more "
+                    "than this machine could ever give it. Simulate more or larger nodes, or leave the job out."
+                )
         return shape
 
     def _enqueue(self, job: Job) -> None:
@@ -656,6 +660,11 @@ class Engine:
         self.claims[job.number] = job
         self.floor.promise(place, 1)
 
+    def _end_claims(self) -> None:
+        """Room kept too long is anybody's again, though the pass may never get as far as the job that it was for."""
+        for job in [job for job in self.claims.values() if job.claim_until <= self.now]:
+            self.drop_claim(job)
+
     def drop_claim(self, job: Job) -> None:
         self.floor.promise(job.claim, -1)
         job.claim = ()
@@ -669,6 +678,8 @@ class Engine:
         if not waiting.count or (not floor.total_free and not self.loose):
             return
         self.passes += 1
+        if self.claims:
+            self._end_claims()
         whole = whole and policy.backfill
         scan = _Scan(policy.reservations if whole else 0)
         for group in waiting.order():
@@ -677,7 +688,7 @@ class Engine:
             heap: list[tuple[int, Job, Stream]] = []
             for stream in group.streams.values():
                 head = stream.head()
-                if head is not None and not scan.hopeless(head, policy.native):
+                if head is not None and (head.claim or not scan.hopeless(head, policy.native)):
                     heap.append((head.arrival, head, stream))
             if len(heap) > 1:
                 heapq.heapify(heap)
@@ -697,10 +708,10 @@ class Engine:
         """Try one job. The next of its stream to try; None if the stream is done with; _STOP if it is blocked."""
         if job.limited_by is not None and not self.policy.may_start(job):
             return None
-        if scan.hopeless(job, self.policy.native):
-            return _STOP
         if job.claim:
             return self._attempt_claimed(job, stream)
+        if scan.hopeless(job, self.policy.native):
+            return _STOP
         barred = scan.barred
         end = self.now + job.limit
         if barred is not None and not self.policy.may_be_kept_off(job):
@@ -727,12 +738,10 @@ class Engine:
         if place is not None:
             self._start(job, place)
             return stream.head()
-        if self.now < job.claim_until:
-            job.claim = claim
-            self.claims[job.number] = job
-            self.floor.promise(claim, 1)
-            return stream.after(job.position + 1, NEVER) or _STOP
-        return job
+        job.claim = claim
+        self.claims[job.number] = job
+        self.floor.promise(claim, 1)
+        return stream.after(job.position + 1, NEVER) or _STOP
 
     def _blocked(
         self, job: Job, stream: Stream, scan: _Scan, barred: Barred | None, preempts: bool

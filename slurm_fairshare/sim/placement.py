@@ -80,6 +80,8 @@ class Floor:
         self.total_free = sum(sizes)
         self.cpus = [node.cpus or NEVER for node in machine.nodes]
         self.memory = [node.memory_mb or NEVER for node in machine.nodes]
+        self.whole = list(zip(sizes, self.cpus, self.memory, strict=True))
+        """GPUs, CPUs and memory of each node when it is empty."""
         self.soft_cpus = list(self.cpus)
         self.soft_memory = list(self.memory)
         self.all = (1 << len(sizes)) - 1
@@ -163,6 +165,14 @@ class Floor:
                 self._stale[each] |= bit
 
     # --- where a job fits -------------------------------------------------------------------------
+
+    def could_hold(self, shape: Shape) -> bool:
+        """Whether the job would fit if every node were up and empty."""
+        fit = sum(
+            shape.mask >> node & 1 and shape.each <= gpus and shape.cpus <= cpus and shape.memory <= memory
+            for node, (gpus, cpus, memory) in enumerate(self.whole)
+        )
+        return fit >= shape.count
 
     def room(self, shape: Shape, *, soft: bool, barred: Barred | None = None, end: int = 0) -> Place | None:
         """Where the job fits now: on the fullest nodes that hold it, lowest number first. None if nowhere.
