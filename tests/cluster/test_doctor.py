@@ -135,7 +135,7 @@ def patient(cluster: Cluster, database: str) -> Iterator[Patient]:
 
 
 def assert_found(found: Mapping[str, Severity], wanted: Mapping[str, Severity]) -> None:
-    assert {name: found.get(name) for name in wanted} == dict(wanted)
+    assert {name: found.get(name) for name in wanted} == dict(wanted), found
     TRIED.update(wanted)
 
 
