@@ -108,7 +108,7 @@ def _alone(store: Store, remove: bool) -> Iterator[None]:
 def _todo(app: App, store: Store, slurm: Slurm, remove: bool) -> _Todo:
     held = slurm.held()
     ours = _leaving(app, held, remove)
-    jobs = Counter(job.qos for job in slurm.picture(app.now).jobs) if ours else Counter[str]()
+    jobs = Counter(job.qos for job in slurm.queue()) if ours else Counter[str]()
     used = {name: jobs[name] for name in ours if jobs[name]}
     if remove:
         taken_out = planning.removal(_accounts(store), held, app.config.contract.qos_prefix, used)

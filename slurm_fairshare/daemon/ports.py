@@ -42,6 +42,9 @@ class Cluster(Protocol):
 
     def picture(self, now: datetime) -> Picture: ...
 
+    def queue(self) -> tuple[Job, ...]:
+        """The jobs alone: all that can be had where Slurm does not count GPUs (any more)."""
+
     def clock(self) -> datetime:
         """What slurmctld's clock says, in whole seconds, cut off: it starts runs by it."""
 

@@ -108,9 +108,12 @@ class CommandLine(Errands):
 
     def picture(self, now: datetime) -> Picture:
         """Queue first, then the nodes: a job that starts in between makes its node look fuller, never emptier."""
-        jobs, self.rejected = self._jobs()
-        nodes = self._nodes()
+        jobs, nodes = self.queue(), self._nodes()
         return Picture(self.cluster, now, self._placed(jobs, nodes), nodes)
+
+    def queue(self) -> tuple[Job, ...]:
+        jobs, self.rejected = self._jobs()
+        return jobs
 
     def _placed(self, jobs: tuple[Job, ...], nodes: tuple[Node, ...]) -> tuple[Job, ...]:
         """The jobs, with what they hold on each of their nodes asked for where it cannot be worked out."""

@@ -231,10 +231,13 @@ class MemorySlurm:
 
     # --- Cluster
 
+    def queue(self) -> tuple[Job, ...]:
+        with self._asked("queue"):
+            return tuple(self._with_priority(job) for job in self._jobs.values())
+
     def picture(self, now: datetime) -> Picture:
         with self._asked("picture"):
-            jobs = tuple(self._with_priority(job) for job in self._jobs.values())
-            return Picture(self.cluster, now, jobs, tuple(self._seen(node) for node in self._nodes.values()))
+            return Picture(self.cluster, now, self.queue(), tuple(self._seen(node) for node in self._nodes.values()))
 
     def clock(self) -> datetime:
         with self._asked("clock"):

@@ -9,6 +9,7 @@ import pytest
 from slurm_fairshare.config import Config
 from slurm_fairshare.core.contract import Contract
 from slurm_fairshare.core.plan import Qos
+from slurm_fairshare.errors import GpusNotTracked
 from tests.cli.conftest import Site
 
 
@@ -71,6 +72,13 @@ def test_removal_takes_ours_and_leaves_what_others_set(applied: Site) -> None:
     assert all(has.priority is None for name, has in held.accounts.items() if name != "guests")
     assert all(not any(one.startswith("fs-") for one in has.qos) for has in held.accounts.values())
     assert "Nothing to take out" in applied.says("apply", "--remove")
+
+
+def test_removal_needs_no_gpus_counted(applied: Site) -> None:
+    """Whoever took gres/gpu out of AccountingStorageTRES first can take the ladder out all the same."""
+    applied.slurm.fail("picture", GpusNotTracked("node n1 has GPUs but no gres/gpu in CfgTRES"))
+    applied.says("apply", "--remove")
+    assert set(applied.slurm.held().qos) == {"normal", "long"}
 
 
 def test_removal_keeps_what_jobs_use_says_so_and_ends_with_1(applied: Site) -> None:
