@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import shlex
 import tomllib
-from datetime import timedelta
+from datetime import time, timedelta
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -24,7 +24,9 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from slurm_fairshare.core.classes import Classes
 from slurm_fairshare.core.contract import DebugLane, Ladder, read_duration
+from slurm_fairshare.core.hostlist import expand
 from slurm_fairshare.core.large import Large
+from slurm_fairshare.core.pool import Pool
 from slurm_fairshare.core.rebalance import Rules
 from slurm_fairshare.core.resources import ChargeRule
 from slurm_fairshare.core.window import Weight
@@ -121,6 +123,34 @@ class DebugSection(_Section):
     pool: str = Field(
         "", description="Partition over nodes for debug and unallocated jobs only; the plugin offers it to those."
     )
+
+
+class PoolSection(_Section):
+    """The size of the pool (`debug_lane.pool`). Without `nodes` the site sets it itself."""
+
+    nodes: str = Field("", description='Nodes that may be in the pool, in the order they join: "gpu[120-125]".')
+    elsewhere: tuple[str, ...] = Field((), description="Partitions that these nodes are in when not in the pool.")
+    least: int = Field(1, ge=1, description="Nodes in the pool at the least.")
+    clock: dict[time, int] = Field(
+        {},
+        description='How many nodes from which time of day (`time_zone`) on: { "08:00" = 6, "20:00" = 2 }. '
+        "Empty: as many as debug jobs ask for.",
+    )
+    hold: Length = Field(timedelta(hours=1), description="How long less must have been asked for before it shrinks.")
+
+    @model_validator(mode="after")
+    def _whole(self) -> PoolSection:
+        if not self.nodes:
+            return self
+        names = expand(self.nodes)
+        if names is None:
+            raise ValueError(f'nodes: {self.nodes!r} is no list of nodes; write "gpu1" or "gpu[1-8]"')
+        if not self.elsewhere:
+            raise ValueError("nodes needs elsewhere: the partitions that the nodes are in when not in the pool")
+        most = max(self.least, *self.clock.values(), 0)
+        if most > len(names):
+            raise ValueError(f"the pool is to have {most} nodes, but nodes names {len(names)}")
+        return self
 
 
 class ClassesSection(_Section):
@@ -319,6 +349,7 @@ class Config(BaseSettings):
     fairshare: FairshareSection = Field(default_factory=lambda: FairshareSection())
     contract: ContractSection = Field(default_factory=lambda: ContractSection())
     debug_lane: DebugSection = Field(default_factory=lambda: DebugSection())
+    pool: PoolSection = Field(default_factory=lambda: PoolSection())
     classes: ClassesSection = Field(default_factory=lambda: ClassesSection())
     rebalance: RebalanceSection = Field(default_factory=lambda: RebalanceSection())
     large: LargeSection = Field(default_factory=lambda: LargeSection())
@@ -358,6 +389,16 @@ class Config(BaseSettings):
         if not section.enabled:
             return None
         return DebugLane(section.max_gpus, section.max_gpus_per_team, pool=section.pool)
+
+    @property
+    def pool_rule(self) -> Pool | None:
+        """None where there is no pool, or its size is the site's to set."""
+        section, partition = self.pool, self.debug_lane.pool
+        names = expand(section.nodes)
+        if not names or not partition or not self.debug_lane.enabled:
+            return None
+        clock = tuple(sorted(section.clock.items()))
+        return Pool(partition, names, section.elsewhere, section.least, clock, section.hold)
 
     @property
     def job_classes(self) -> Classes:

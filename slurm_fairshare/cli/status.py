@@ -12,6 +12,7 @@ from slurm_fairshare.cli.options import HELP, config_option, output_options
 from slurm_fairshare.cli.output import emit
 from slurm_fairshare.cli.ports import Store
 from slurm_fairshare.daemon.loop import LEADER
+from slurm_fairshare.daemon.pooling import NAME as POOL
 from slurm_fairshare.daemon.rebalancing import DECLINED
 from slurm_fairshare.daemon.tick import PENDING, PUSHED, SKEW
 from slurm_fairshare.errors import FairshareError
@@ -63,6 +64,7 @@ def status_of(app: App, store: Store) -> Status:
         pushed=_fact(store, PUSHED),
         took=tick.finished - tick.at if tick is not None else None,
         skew=_fact(store, SKEW),
+        pool=_fact(store, POOL) if config.pool_rule is not None else None,
         failures=tuple(one for one in store.failures(since) if one.at > since or tick is None),
         tallies=store.tallies(now - NEW),
     )

@@ -28,7 +28,7 @@ def demand(picture: Picture, ladder: Ladder, rule: ChargeRule) -> dict[str, floa
     """
     whole = picture.whole
     milli: dict[str, int] = {EVERYBODY: 0}
-    for job, times in _counted(job for job in picture.jobs if ladder.is_charged(job.qos)):
+    for job, times in counted(job for job in picture.jobs if ladder.is_charged(job.qos)):
         if job.holding or could_start(job, picture):
             amount = times * rule.milli_gpus(job.wanted, whole)
             for key in (account_key(job.account), EVERYBODY):
@@ -43,7 +43,7 @@ def could_start(job: Job, picture: Picture) -> bool:
     return job.reason in LACKS_ROOM or job.reason.startswith(("ReqNodeNotAvail", "Nodes_required"))
 
 
-def _counted(jobs: Iterable[Job]) -> Iterable[tuple[Job, int]]:
+def counted(jobs: Iterable[Job]) -> Iterable[tuple[Job, int]]:
     """Each job with how often it counts: a line of a pending array for the tasks that its limit leaves room for."""
     waiting: list[Job] = []
     running: dict[str, int] = {}

@@ -97,6 +97,9 @@ class Errands(Protocol):
 
     def undrain(self, nodes: Sequence[str]) -> None: ...
 
+    def repartition(self, partition: str, nodes: Sequence[str]) -> None:
+        """Give the partition these nodes and no others. What runs there goes on."""
+
 
 class Slurm(Accounting, Utilisation, Cluster, Settings, Hands, Errands, Protocol):
     """All of Slurm behind one object, as the command line backend provides it."""

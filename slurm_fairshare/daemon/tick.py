@@ -22,6 +22,7 @@ from slurm_fairshare.core.users import UserUsage
 from slurm_fairshare.core.window import Window
 from slurm_fairshare.daemon.clocks import compare
 from slurm_fairshare.daemon.lifting import lift_large
+from slurm_fairshare.daemon.pooling import resize_pool
 from slurm_fairshare.daemon.ports import Batch, Ledger, Slurm, Store, TickReport
 from slurm_fairshare.daemon.utilisation import learn_utilisation
 from slurm_fairshare.errors import FairshareError, StaleData, StoreError
@@ -84,6 +85,10 @@ def tick(slurm: Slurm, store: Store, config: Config, now: datetime, *, dry_run: 
         with steps("record"):
             if not dry_run:
                 store.record_tick(report)
+        with steps("resize the pool"):
+            if push:
+                store.assure_lead()
+                resize_pool(slurm, store, config, picture)
         with steps("read GPU utilisation"):
             if not dry_run:
                 learn_utilisation(slurm, store, config, now)

@@ -76,7 +76,8 @@ class Leader:
 
 @dataclass(frozen=True)
 class Status:
-    """All of it. `pending`: differences between Slurm and what it should hold; None before the first plan."""
+    """All of it. `pending`: differences between Slurm and what it should hold; None before the first plan.
+    `pool`: its nodes and what debug jobs asked for lately, as the tick remembers them; None without a pool of ours."""
 
     now: datetime
     cluster: str
@@ -88,6 +89,7 @@ class Status:
     pushed: int | None
     took: timedelta | None
     skew: float | None
+    pool: Mapping[str, Any] | None = None
     failures: Sequence[Failure] = ()
     tallies: Tallies = field(default_factory=Tallies)
 
@@ -165,6 +167,8 @@ def _sentences(status: Status) -> list[str]:
     if status.skew is not None and abs(status.skew) >= 1:
         side = "ahead of" if status.skew > 0 else "behind"
         told.append(f"slurmctld's clock is {duration(abs(status.skew))} {side} the daemon's.")
+    if status.pool is not None:
+        told.append(_pool_words(status.pool))
     rejected = sum(status.tallies.rejected.values())
     if rejected:
         told.append(
@@ -172,6 +176,12 @@ def _sentences(status: Status) -> list[str]:
         )
     told += [f"Failed at {moment(one.at)}, {one.phase}: {one.error}" for one in status.failures[-5:]]
     return told
+
+
+def _pool_words(pool: Mapping[str, Any]) -> str:
+    gpus = [gpus for _, gpus in pool["asked"]]
+    most = f", at most {max(gpus)} lately" if max(gpus) > gpus[-1] else ""
+    return f"The pool has {pool['nodes']} of {pool['of']} nodes; debug jobs ask for {gpus[-1]} GPUs{most}."
 
 
 def _unknown(held: bool) -> str:
@@ -192,6 +202,9 @@ def _facts(status: Status) -> Mapping[str, Any]:
         "pushed_differences": status.pushed,
         "tick_seconds": status.took,
         "clock_skew_seconds": status.skew,
+        "pool": None
+        if status.pool is None
+        else {"nodes": status.pool["nodes"], "of": status.pool["of"], "gpus_asked": status.pool["asked"][-1][1]},
         "failures": [{"at": one.at, "phase": one.phase, "error": one.error} for one in status.failures],
         "failures_last_day": status.tallies.failures_since,
         "rejected_rows": sum(status.tallies.rejected.values()),

@@ -1,4 +1,4 @@
-"""What is done and asked now and then: checkpoints that jobs report, words to a session, a lift, a drain."""
+"""What is done and asked now and then: checkpoints of jobs, words to a session, a lift, a drain, the pool's nodes."""
 
 from __future__ import annotations
 
@@ -72,3 +72,7 @@ class Errands:
 
     def undrain(self, nodes: Sequence[str]) -> None:
         self.runner.write("scontrol", "update", f"NodeName={_checked(nodes)}", "State=RESUME", level=ADMINISTRATOR)
+
+    def repartition(self, partition: str, nodes: Sequence[str]) -> None:
+        words = (f"PartitionName={partition}", f"Nodes={_checked(nodes)}")
+        self.runner.write("scontrol", "update", *words, level=ADMINISTRATOR)

@@ -338,6 +338,19 @@ class MemorySlurm:
             for name in nodes:
                 self.set_states(self._node(name), "IDLE")
 
+    def repartition(self, partition: str, nodes: Sequence[str]) -> None:
+        with self._asked("repartition"):
+            wanted = {self._node(name) for name in nodes}
+            for name, node in self._nodes.items():
+                others = tuple(one for one in node.partitions if one != partition)
+                self._nodes[name] = replace(node, partitions=(*others, partition) if name in wanted else others)
+            self.log.append(f"repartition {partition} {','.join(nodes)}")
+
+    def _node(self, name: str) -> str:
+        if name not in self._nodes:
+            raise SlurmRefused(f"scontrol update NodeName={name}: Invalid node name specified")
+        return name
+
     def _node(self, name: str) -> str:
         if name not in self._nodes:
             raise SlurmRefused(f"scontrol update NodeName={name}: Invalid node name specified")

@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from slurm_fairshare.config import Config
+from slurm_fairshare.core.contract import Contract
 from slurm_fairshare.core.runs import RejectedRow
 from slurm_fairshare.core.window import Window
 from slurm_fairshare.daemon.loop import Daemon
@@ -116,3 +118,15 @@ def test_status_asks_slurm_nothing(running: Site) -> None:
     before = running.slurm.calls.copy()
     told(running, 0)
     assert running.slurm.calls == before
+
+
+def test_the_pools_size_is_told_with_what_debug_jobs_ask_for(site: Site) -> None:
+    site.config = Config(
+        cluster="lab",
+        debug_lane={"pool": "pool"},
+        pool={"nodes": "n[1-2]", "elsewhere": ["gpu"]},  # type: ignore[arg-type]
+    )
+    site.load()
+    site.slurm.submit("vision", "alice", 8, contract=Contract(900))
+    Daemon(site.slurm, site.store, site.config, lambda: site.slurm.now).tick()
+    assert "The pool has 1 of 2 nodes; debug jobs ask for 8 GPUs." in told(site, 0)

@@ -94,3 +94,11 @@ def test_what_is_no_notice_is_sent_to_nobody(signal: str) -> None:
     with pytest.raises(SlurmRefused):
         notice(tools.runner(), job(7, "a", 1, nodes=("n1",)), signal)
     assert tools.commands == []
+
+
+def test_a_partition_gets_its_nodes_and_no_others() -> None:
+    site = Site({})
+    site.slurm.repartition("pool", ["n1", "n2"])
+    assert commands(site, "scontrol") == [["update", "PartitionName=pool", "Nodes=n1,n2"]]
+    with pytest.raises(SlurmRefused, match="no name of a node"):
+        site.slurm.repartition("pool", ["ALL"])
