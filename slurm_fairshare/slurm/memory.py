@@ -351,11 +351,6 @@ class MemorySlurm:
             raise SlurmRefused(f"scontrol update NodeName={name}: Invalid node name specified")
         return name
 
-    def _node(self, name: str) -> str:
-        if name not in self._nodes:
-            raise SlurmRefused(f"scontrol update NodeName={name}: Invalid node name specified")
-        return name
-
     # --- inside
 
     @contextmanager
