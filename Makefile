@@ -58,8 +58,8 @@ web: ## the dashboard on an invented lab, at http://127.0.0.1:8080 (LISTEN=HOST:
 	@$(IN_VENV) python -m tests.web.demo $${LISTEN:-127.0.0.1:8080}
 
 .PHONY: bench-web
-bench-web: ## the dashboard under 200 readers for a minute, 10,000 jobs in the queue
-	@$(IN_VENV) python -m benchmarks.bench_web
+bench-web: ## the dashboard under 200 readers for a minute: 10,000 jobs in the queue; then beside a living Slurm
+	@$(IN_VENV) python -m benchmarks.bench_web && python -m benchmarks.bench_web --cluster
 
 .PHONY: docs
 docs: ## the pages as HTML, in docs/_build

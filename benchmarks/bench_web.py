@@ -1,8 +1,10 @@
 """The dashboard under two hundred readers for a minute, and with ten thousand jobs in the queue.
 
-    python -m benchmarks.bench_web [SECONDS]
+    python -m benchmarks.bench_web [--cluster] [SECONDS]
 
-Served on an invented lab in a Postgres of its own. Readers refresh pages about once a second, each as a browser does
+With --cluster on a living one, which is started if it does not run: a daemon that ticks, the pages and `shares` as
+processes; slurmctld and slurmdbd count what they are asked, in a quiet time and then under the readers. Without it,
+served on an invented lab in a Postgres of its own. Readers refresh pages about once a second, each as a browser does
 that remembers tags; meanwhile `slurm-fairshare shares` is run again and again, as a user runs it. Tools of Slurm
 stand first on PATH that do nothing but note that they were called: none may be.
 """
@@ -13,10 +15,8 @@ import asyncio
 import os
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -31,7 +31,9 @@ from slurm_fairshare.store.embedded import Embedded, default_place
 from slurm_fairshare.store.postgres import PostgresStore
 from slurm_fairshare.store.schema import upgrade
 from slurm_fairshare.web.server import application
-from tests.web.crowd import Crowd, Watch, refresh
+from tests.cluster.cluster import Cluster
+from tests.cluster.readers import DAEMON, READER_USER, shared_run
+from tests.web.crowd import Commands, Crowd, Watch, refresh, straight
 from tests.web.sample import CLUSTER, fill
 from tests.web.test_load import PAGES, READERS, transactions
 
@@ -61,22 +63,39 @@ def main(seconds: float) -> int:
         shutil.rmtree(home, ignore_errors=True)
 
 
+def on_cluster(seconds: float) -> int:
+    """What slurmctld and slurmdbd were asked, by user, without readers and with them."""
+    run = shared_run(Cluster.up("trixie"), seconds)
+    told(run.crowd, seconds)
+    print(f"`shares` was run {run.commands} times beside them {run.failed[:1]}")
+    for server in ("slurmctld", "slurmdbd"):
+        quiet, busy = getattr(run.quiet, server), getattr(run.busy, server)
+        print(f"FIGURE readers_calls_{server} {busy[READER_USER]}  (the readers' own; aim: 0)")
+        print(f"FIGURE daemon_calls_{server} {busy[DAEMON]}  (without readers: {quiet[DAEMON]})")
+    print(f"FIGURE readers_answers {len(run.crowd.seconds)}")
+    print(f"FIGURE readers_p99_seconds {run.crowd.at(0.99):.3f}")
+    asked = run.busy.slurmctld[READER_USER] + run.busy.slurmdbd[READER_USER]
+    return int(bool(asked or run.crowd.wrong or run.failed))
+
+
 def measured(address: str, watch: Watch, seconds: float) -> int:
     slow = cold(address)
     app = application(Config(cluster=CLUSTER, database_url=address))
     try:
-        asyncio.run(refresh(app, PAGES, 1, 10.0))  # as the server does before its first reader
-        commands = Commands(address)
+        asyncio.run(refresh(straight(app), PAGES, 1, 10.0))  # as the server does before its first reader
+        commands = Commands(SLURM_FAIRSHARE_DATABASE_URL=address, SLURM_FAIRSHARE_CLUSTER=CLUSTER)
         before = transactions(address)
         commands.start()
-        crowd = asyncio.run(refresh(app, PAGES, READERS, seconds, pause=1.0))
-        runs = commands.stop()
+        crowd = asyncio.run(refresh(straight(app), PAGES, READERS, seconds, pause=1.0))
+        commands.stop()
         spent = transactions(address) - before
     finally:
         app.close()
-    told(crowd, seconds, spent, runs)
+    told(crowd, seconds)
+    print(f"`shares` was run {commands.runs} times beside them")
+    print(f"transactions in Postgres: {spent:,}, {spent / seconds:.1f} a second, those of `shares` among them")
     print(f"calls of Slurm's tools: {len(watch.calls)}")
-    return int(bool(crowd.wrong or watch.calls or commands.wrong or slow > ONE_SECOND))
+    return int(bool(crowd.wrong or watch.calls or commands.failed or slow > ONE_SECOND))
 
 
 def cold(address: str) -> float:
@@ -105,39 +124,14 @@ async def times(app: ASGIApp, page: str) -> Sequence[float]:
     return found
 
 
-class Commands(threading.Thread):
-    """`slurm-fairshare shares`, one after the other."""
-
-    def __init__(self, address: str) -> None:
-        super().__init__(daemon=True)
-        self.environment = {
-            **os.environ,
-            "SLURM_FAIRSHARE_DATABASE_URL": address,
-            "SLURM_FAIRSHARE_CLUSTER": CLUSTER,
-        }
-        self.runs, self.wrong, self.ended = 0, 0, threading.Event()
-
-    def run(self) -> None:
-        command = [str(Path(sys.executable).parent / "slurm-fairshare"), "shares", "-a"]
-        while not self.ended.is_set():
-            done = subprocess.run(command, env=self.environment, capture_output=True, check=False)
-            self.runs += 1
-            self.wrong += done.returncode != 0
-
-    def stop(self) -> int:
-        self.ended.set()
-        self.join()
-        return self.runs
-
-
-def told(crowd: Crowd, seconds: float, spent: int, runs: int) -> None:
+def told(crowd: Crowd, seconds: float) -> None:
     count = len(crowd.seconds)
     print(f"{READERS} readers for {seconds:g} s: {count:,} answers ({count / seconds:,.0f} a second)")
     print(f"  half within {crowd.at(0.5) * 1000:.0f} ms, 99% within {crowd.at(0.99) * 1000:.0f} ms")
     print(f"  {crowd.kept:,} of them said that nothing had changed; {len(crowd.wrong)} went wrong {crowd.wrong[:3]}")
-    print(f"`shares` was run {runs} times beside them")
-    print(f"transactions in Postgres: {spent:,}, {spent / seconds:.1f} a second, those of `shares` among them")
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(float(sys.argv[1]) if len(sys.argv) > 1 else 60.0))
+    words = [word for word in sys.argv[1:] if word != "--cluster"]
+    start = on_cluster if "--cluster" in sys.argv else main
+    raise SystemExit(start(float(words[0]) if words else 60.0))

@@ -1,13 +1,17 @@
-"""Many readers at once, and tools of Slurm that do nothing but note that they were called."""
+"""Many readers at once, at pages and at the command line; tools of Slurm that only note that they were called."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import random
+import subprocess
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Event, Thread
 
 import httpx
 from starlette.types import ASGIApp
@@ -43,7 +47,18 @@ class Crowd:
         return sorted(self.seconds)[int(part * (len(self.seconds) - 1))]
 
 
-async def refresh(app: ASGIApp, pages: Sequence[str], readers: int, length: float, pause: float = 0.0) -> Crowd:
+Line = Callable[[int], httpx.AsyncBaseTransport]
+"""How the reader of this number reaches the dashboard."""
+
+
+def straight(app: ASGIApp) -> Line:
+    """Without a server between: each from an address of its own."""
+    return lambda n: httpx.ASGITransport(app=app, client=(f"10.0.{n // 250}.{n % 250 + 1}", 40_000))
+
+
+async def refresh(
+    line: Line, pages: Sequence[str], readers: int, length: float, pause: float = 0.0, address: str = "http://dashboard"
+) -> Crowd:
     """So many readers, each with a browser's memory of tags, refresh pages at random for so many seconds."""
     crowd = Crowd()
     until = time.monotonic() + length
@@ -51,8 +66,7 @@ async def refresh(app: ASGIApp, pages: Sequence[str], readers: int, length: floa
     async def reader(number: int) -> None:
         draw = random.Random(number)
         tags: dict[str, str] = {}
-        transport = httpx.ASGITransport(app=app, client=(f"10.0.{number // 250}.{number % 250 + 1}", 40_000))
-        async with httpx.AsyncClient(transport=transport, base_url="http://dashboard") as client:
+        async with httpx.AsyncClient(transport=line(number), base_url=address, timeout=60) as client:
             while time.monotonic() < until:
                 page = draw.choice(pages)
                 begun = time.monotonic()
@@ -68,3 +82,25 @@ async def refresh(app: ASGIApp, pages: Sequence[str], readers: int, length: floa
 
     await asyncio.gather(*(reader(number) for number in range(readers)))
     return crowd
+
+
+class Commands(Thread):
+    """`slurm-fairshare shares` as a process, one after the other until it is stopped."""
+
+    def __init__(self, **environment: str) -> None:
+        super().__init__(daemon=True)
+        self.environment, self.ended = os.environ | environment, Event()
+        self.runs = 0
+        self.failed: list[str] = []
+        """What it said where it failed."""
+
+    def run(self) -> None:
+        command = [str(Path(sys.executable).parent / "slurm-fairshare"), "shares", "-a"]
+        while not self.ended.is_set():
+            done = subprocess.run(command, env=self.environment, capture_output=True, text=True, check=False)
+            self.runs += 1
+            self.failed += [done.stderr] if done.returncode else []
+
+    def stop(self) -> None:
+        self.ended.set()
+        self.join()

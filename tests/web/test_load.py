@@ -21,7 +21,7 @@ from slurm_fairshare.slurm.memory import MemorySlurm
 from slurm_fairshare.store.postgres import PostgresStore
 from slurm_fairshare.web.server import application
 from tests.web.conftest import Desk
-from tests.web.crowd import Watch, refresh
+from tests.web.crowd import Watch, refresh, straight
 from tests.web.sample import CLUSTER, fill
 from tests.web.test_answers import Counted
 
@@ -50,7 +50,7 @@ def test_slurm_is_asked_nothing(make_desk: Callable[..., Desk], watch: Watch) ->
     slurm = Counted(MemorySlurm(CLUSTER, desk.config.ladder))
     store = Counted(desk.store)
     desk = replace(desk, store=store)
-    crowd = asyncio.run(refresh(desk.app, PAGES, READERS, 4.0))
+    crowd = asyncio.run(refresh(straight(desk.app), PAGES, READERS, 4.0))
     for _ in range(20):
         result = CliRunner().invoke(main, ["shares", "-a"], obj=App(desk.config, desk.store, slurm, lambda: desk.now))
         assert result.exit_code == 0, result.output
@@ -65,10 +65,10 @@ def test_postgres_is_asked_by_the_tick_not_by_the_reader(postgres: str, watch: W
         fill(store, now=datetime.now(UTC), days=2, every=6)
     app = application(Config(cluster=CLUSTER, database_url=postgres))
     try:
-        first = asyncio.run(refresh(app, PAGES, 1, 2.0))
+        first = asyncio.run(refresh(straight(app), PAGES, 1, 2.0))
         assert first.wrong == []
         before = transactions(postgres)
-        crowd = asyncio.run(refresh(app, PAGES, READERS, 4.0))
+        crowd = asyncio.run(refresh(straight(app), PAGES, READERS, 4.0))
         spent = transactions(postgres) - before
     finally:
         app.close()
