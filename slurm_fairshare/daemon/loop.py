@@ -79,6 +79,8 @@ class Daemon:
         """One tick, or one attempt to lead."""
         self._turn("tick", self._tick)
         self._turns += 1
+        if self._turns == 1:
+            notify("READY=1")  # however it ended: a daemon that cannot tick yet is up, and tries again
 
     def rebalance(self) -> None:
         """One pass, if this daemon leads and may stop runs."""
@@ -221,7 +223,6 @@ def run(slurm: Slurm, store: Store, config: Config) -> None:
     )
     scheduler, clock = schedule(steps), ClockWatch()
     scheduler.start()
-    notify("READY=1")
     patience = watchdog()
     while not stop.wait(BEAT):
         if clock.was_set():
