@@ -40,7 +40,7 @@ def _length(value: object) -> object:
     """A length of time as people write it ("7d", "90s", "1h30m"); a bare number would leave its unit open."""
     if isinstance(value, timedelta):
         return value
-    if not isinstance(value, str) or value.strip().isdecimal():
+    if not isinstance(value, str) or (value.strip().isdecimal() and value.strip() != "0"):
         raise ValueError(f'{value!r} is no length of time: write it with its unit, such as "7d", "15m" or "90s"')
     seconds = read_duration(value.strip())
     if seconds is None:
@@ -193,6 +193,11 @@ class RebalanceSection(_Section):
         timedelta(minutes=5), description="How long before the end of its minimum runtime a session is warned."
     )
     kept_partitions: tuple[str, ...] = Field((), description="Partitions whose jobs the rebalancer never stops.")
+    guard: bool = Field(
+        False,
+        description="Whether the nodes of a job that takes whole ones are kept for it, by a reservation of Slurm's, "
+        "while those who yield leave.",
+    )
     empty_drained: bool = Field(
         False, description="Whether nodes drained by an admin or a health check are emptied like those by `drain`."
     )
@@ -204,6 +209,11 @@ class LargeSection(_Section):
     gpus: int = Field(64, ge=0, description="GPUs from which on a job is large; 0 turns this off.")
     wait: Length = Field(timedelta(hours=12), description="Time a large job waits before it moves to the first rank.")
     max_ratio: float = Field(1.2, gt=0, description="Only while its account has used less than this of its due.")
+    plan_ahead: Length = Field(
+        timedelta(0),
+        description="How far ahead nodes are kept for the first large job, by a reservation of Slurm's: nothing starts "
+        'there that would outlast the moment at which all of them may yield to it; "0" turns this off.',
+    )
 
 
 class SlurmSection(_Section):
@@ -408,7 +418,7 @@ class Config(BaseSettings):
     @property
     def large_jobs(self) -> Large | None:
         section = self.large
-        return Large(section.gpus, section.wait, section.max_ratio) if section.gpus else None
+        return Large(section.gpus, section.wait, section.max_ratio, section.plan_ahead) if section.gpus else None
 
     @property
     def weight(self) -> Weight:

@@ -14,7 +14,7 @@ from slurm_fairshare.cli.options import HELP, config_option, dry_run_option, out
 from slurm_fairshare.cli.output import emit, say, width, working
 from slurm_fairshare.cli.ports import Store
 from slurm_fairshare.core import plan as planning
-from slurm_fairshare.core.plan import Change, ClearUserPriority, Held, SetPriority, SetUserPriority
+from slurm_fairshare.core.plan import Change, ClearUserPriority, Held, SetPriority, SetUserPriority, Unbook
 from slurm_fairshare.daemon.ports import Slurm
 from slurm_fairshare.errors import FairshareError, NotLeading
 from slurm_fairshare.reports import changes as report
@@ -112,7 +112,8 @@ def _todo(app: App, store: Store, slurm: Slurm, remove: bool) -> _Todo:
     used = {name: jobs[name] for name in ours if jobs[name]}
     if remove:
         taken_out = planning.removal(_accounts(store), held, app.config.contract.qos_prefix, used)
-        return _Todo(taken_out, (*_used_notes(used), *((PLUGIN_FIRST,) if ours else ())), used)
+        unbooked = tuple(Unbook(one) for one in slurm.bookings())
+        return _Todo((*unbooked, *taken_out), (*_used_notes(used), *((PLUGIN_FIRST,) if ours else ())), used)
     changes, notes = _plan(app, store, held, used)
     return _Todo(changes, (*notes, *_used_notes(used)), used)
 

@@ -393,6 +393,15 @@ class Ladder:
         return self.rungs[0]
 
     @property
+    def prefix(self) -> str:
+        """What the names of all that is ours in Slurm begin with.
+
+        >>> Ladder.default("lab-").prefix
+        'lab-'
+        """
+        return self.unallocated.name.removesuffix("unallocated")
+
+    @property
     def charged(self) -> tuple[Rung, ...]:
         """The rungs a budget pays for."""
         return self.rungs[1:]

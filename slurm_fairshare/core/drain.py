@@ -81,24 +81,28 @@ def _told(recent: Iterable[Recorded]) -> set[Identity]:
     }
 
 
+def own_end(job: Job, now: datetime) -> datetime | None:
+    """When the run ends by its time limit at the latest; None where it has none."""
+    return max(job.start + job.time_limit, now) if job.start is not None and job.time_limit is not None else None
+
+
 def _stay(
     job: Job, ladder: Ladder, rules: Rules, told: Collection[Identity], stuck: Collection[Identity], now: datetime
 ) -> Stay:
-    limit = job.start + job.time_limit if job.start is not None and job.time_limit is not None else None
-    own_end = max(limit, now) if limit is not None else None
+    limit = own_end(job, now)
     run = (job.job_id, job.start)
     if run in stuck:
-        return Stay(job, own_end, "was told to go and stays; see why its processes do not end")
+        return Stay(job, limit, "was told to go and stays; see why its processes do not end")
     if job.state == COMPLETING or run in told:
         return Stay(job, now, "is leaving")
     if job.state != RUNNING or job.start is None:
-        return Stay(job, own_end, f"is {job.state.lower()}; it stays to its time limit at the longest")
+        return Stay(job, limit, f"is {job.state.lower()}; it stays to its time limit at the longest")
     rung = ladder.rung(job.qos)
     if rung is None or (job.contract is None and rung.min_runtime > 0):
-        return Stay(job, own_end, "has no contract that is understood; it stays to its time limit at the longest")
+        return Stay(job, limit, "has no contract that is understood; it stays to its time limit at the longest")
     if not can_be_stopped(job) or spared(job, rules):
         words = "is kept out by a setting" if spared(job, rules) else "says that it resumes, but cannot be requeued"
-        return Stay(job, own_end, f"{words}; it stays to its time limit at the longest")
+        return Stay(job, limit, f"{words}; it stays to its time limit at the longest")
     if rung.min_runtime == 0:
         return Stay(job, now, "is unallocated and goes at once", asked_now=True)
     if past_minimum(job, now) is not None:

@@ -24,11 +24,13 @@ FIRST_RANK = (TOP_LABEL + 1) * BAND
 
 @dataclass(frozen=True, slots=True)
 class Large:
-    """From how many GPUs on a job is large, after what wait it moves, and up to which ratio of its leaf."""
+    """From how many GPUs on a job is large, after what wait it moves, and up to which ratio of its leaf. `plan_ahead`:
+    how far ahead nodes are planned for one (0: not at all)."""
 
     gpus: int = 64
     wait: timedelta = timedelta(hours=12)
     max_ratio: float = 1.2
+    plan_ahead: timedelta = timedelta(0)
 
 
 @dataclass(frozen=True, slots=True)

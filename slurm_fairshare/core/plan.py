@@ -16,6 +16,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from slurm_fairshare.core.booking import Booking
 from slurm_fairshare.core.contract import DebugLane, Ladder
 from slurm_fairshare.core.fairshare import Ranking
 from slurm_fairshare.core.tree import account_key
@@ -136,7 +137,14 @@ class RemoveQos:
     name: str
 
 
-Change = AddQos | SetQos | Allow | SetPriority | ClearUserPriority | SetUserPriority | Disallow | RemoveQos
+@dataclass(frozen=True, slots=True)
+class Unbook:
+    """Take the job out of its booking, and then the booking away."""
+
+    booking: Booking
+
+
+Change = AddQos | SetQos | Allow | SetPriority | ClearUserPriority | SetUserPriority | Disallow | RemoveQos | Unbook
 
 
 def describe(change: Change) -> str:
@@ -159,6 +167,8 @@ def describe(change: Change) -> str:
             return f"take {', '.join(taken)} away from {', '.join(accounts)}"
         case RemoveQos(name):
             return f"remove QOS {name}"
+        case Unbook(booking):
+            return f"release the nodes booked for job {booking.job_id} ({booking.kind}): {', '.join(booking.nodes)}"
 
 
 def _differences(qos: Qos, before: Qos | None) -> list[str]:

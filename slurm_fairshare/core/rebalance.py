@@ -10,13 +10,15 @@ Who may stop whom is `precedence`, what a job needs is `need`, which set is chea
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum, StrEnum
 from heapq import nsmallest
 from itertools import islice
+from types import MappingProxyType
 
+from slurm_fairshare.core.booking import is_guarded
 from slurm_fairshare.core.choose import Candidate, Found, Search
 from slurm_fairshare.core.cluster import COMPLETING, Job, Picture
 from slurm_fairshare.core.contract import DebugLane, Ladder
@@ -65,6 +67,7 @@ class Rules:
     end_sessions: bool = True
     kept_partitions: tuple[str, ...] = ()
     in_team: bool = True
+    guard: bool = False
 
 
 class Why(StrEnum):
@@ -132,9 +135,10 @@ def rebalance(
     recent: Sequence[Recorded],
     now: datetime,
     leaving: Collection[Identity] = (),
+    planned: Mapping[str, int] = MappingProxyType({}),
 ) -> Pass:
     """One pass. `recent` holds at least the decisions of the last hour and of the cool-down; `leaving` are runs
-    that something else (a drain) has just told to go."""
+    that something else (a drain) has just told to go; `planned` says of nodes for which job alone they are kept."""
     oldest = min(picture.at, ranked_at)
     if now - oldest > rules.max_age:
         age = duration((now - oldest).total_seconds())
@@ -142,7 +146,7 @@ def rebalance(
         words = f"the data is {age} old, more than the {limit} allowed; nobody is stopped on it"
         return Pass(declined=(Declined(0, Why.STALE, words),))
     told = {_victim(one) for one in recent if one.outcome in OPEN and not one.decision.dry_run} | set(leaving)
-    scene = Scene.of(picture, ladder, told, stuck_runs(picture, rules, recent, now))
+    scene = Scene.of(picture, ladder, told, stuck_runs(picture, rules, recent, now), planned)
     return rebalance_scene(scene, _first(picture, ladder, lane, rules, now), ranking, lane, rules, recent, now)
 
 
@@ -210,6 +214,11 @@ def spared(run: Job, rules: Rules) -> bool:
     if any(name in rules.kept_partitions for name in run.partitions):
         return True
     return not run.batch and not rules.end_sessions
+
+
+def under_way(one: Recorded, rules: Rules, now: datetime) -> bool:
+    """Whether the room that a decision makes still has time to be used."""
+    return one.outcome in OPEN or now - one.changed < rules.settle
 
 
 class _Served(Enum):
@@ -309,6 +318,9 @@ class _Pass:
         if leaf is None or leaf.standing.share <= 0:
             words = f"account {job.account} has no share in the budget tree, so it never stops anybody"
             return self._decline(job, Why.NO_BUDGET, words)
+        if is_guarded(job, self.ladder):
+            words = "the nodes it takes are guarded for it while those who yield leave"
+            return self._decline(job, Why.OUTSTANDING, words, _Served.BLOCKED)
         parts = self.scene.together.get(job.het_leader) or (job,)
         needs, unknown = self._needs(parts)
         if unknown:
@@ -510,15 +522,14 @@ class _Pass:
 
     def _waits_for_earlier(self, earlier: Sequence[Recorded], placed: int) -> tuple[Why, str] | None:
         """Room made for the job is given time to be used; `placed` tasks of its array stand in it already."""
-        under_way: set[datetime] = set()
+        fresh: set[datetime] = set()
         failed: set[datetime] = set()
         for one in earlier:
-            fresh = self.now - one.changed < self.rules.settle or one.outcome in OPEN
-            (under_way if fresh else failed).add(one.decision.at)
-        if len(under_way) > placed:
-            names = ", ".join(sorted({one.decision.victim.label for one in earlier if one.decision.at in under_way}))
+            (fresh if under_way(one, self.rules, self.now) else failed).add(one.decision.at)
+        if len(fresh) > placed:
+            names = ", ".join(sorted({one.decision.victim.label for one in earlier if one.decision.at in fresh}))
             return Why.OUTSTANDING, f"room was made for it ({names} yielded); it has not started yet"
-        if len(failed - under_way) >= self.rules.attempts:
+        if len(failed - fresh) >= self.rules.attempts:
             wait = duration(self.rules.cooldown.total_seconds())
             return Why.GAVE_UP, f"room was made for it {self.rules.attempts} times in {wait} and it did not start"
         return None

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from heapq import heappop, heappush
+from types import MappingProxyType
 
 from slurm_fairshare.core.cluster import COMPLETING, RUNNING, Job, Node, Picture
 from slurm_fairshare.core.contract import Contract, Ladder
@@ -30,8 +31,12 @@ class Scene:
     costs what changed and not the size of the cluster.
     """
 
-    def __init__(self, nodes: Iterable[Node], ladder: Ladder) -> None:
+    def __init__(
+        self, nodes: Iterable[Node], ladder: Ladder, planned: Mapping[str, int] = MappingProxyType({})
+    ) -> None:
         self.ladder = ladder
+        self.planned = planned
+        """By the name of a node that is planned for a job, that job's number: closed to all others."""
         self.nodes = {node.name: node for node in nodes}
         self.in_service = [node for node in self.nodes.values() if node.in_service]
         self.room = {node.name: node.free for node in self.in_service}
@@ -57,10 +62,11 @@ class Scene:
         ladder: Ladder,
         leaving: Collection[Identity] = (),
         stuck: Collection[Identity] = (),
+        planned: Mapping[str, int] = MappingProxyType({}),
     ) -> Scene:
         """The scene of a picture. `leaving` are runs told to go that the picture still shows as running; `stuck`
         are those that do not go, or cannot be made to: neither room nor anybody to ask again."""
-        scene = cls(picture.nodes, ladder)
+        scene = cls(picture.nodes, ladder, planned)
         for job in whole_jobs(picture.holding, ladder):
             run = (job.job_id, job.start)
             scene._hold(job, may_be_asked=run not in stuck)
@@ -156,10 +162,16 @@ class Scene:
         asked = (
             job.partitions, job.constraints, job.node_count, wanted.cpus, wanted.memory_mb, *wanted.gpus.items()
         )  # fmt: skip
-        need = self._needs.get(asked)
+        key = (asked, job.job_id if job.job_id in self.planned.values() else 0)
+        need = self._needs.get(key)
         if need is None:
-            need = self._needs[asked] = need_of(job, self.in_service)
+            need = self._needs[key] = need_of(job, self._open_to(job))
         return need
+
+    def _open_to(self, job: Job) -> Sequence[Node]:
+        if not self.planned:
+            return self.in_service
+        return [node for node in self.in_service if self.planned.get(node.name, job.job_id) == job.job_id]
 
 
 def can_be_stopped(run: Job) -> bool:

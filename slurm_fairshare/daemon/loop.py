@@ -147,6 +147,8 @@ class Daemon:
             log.info("decision", id=one.decision.id, outcome=str(one.outcome), detail=one.detail)
         for job_id in report.warned:
             log.info("session warned", job=job_id)
+        if report.unbooked:
+            log.warning("nodes could not be booked or released", why=report.unbooked)
         if report.unheard:
             log.warning("a session could not be told", why=report.unheard, remedy="set slurm.notify_prefix")
 

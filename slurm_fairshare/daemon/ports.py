@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
+from slurm_fairshare.core.booking import Booking
 from slurm_fairshare.core.capacity import Past, PastStep
 from slurm_fairshare.core.cluster import Capacity, Job, Picture
 from slurm_fairshare.core.decisions import Decision, Outcome, Recorded
@@ -101,7 +102,20 @@ class Errands(Protocol):
         """Give the partition these nodes and no others. What runs there goes on."""
 
 
-class Slurm(Accounting, Utilisation, Cluster, Settings, Hands, Errands, Protocol):
+class Reservations(Protocol):
+    """Nodes booked for a waiting job, by reservations of Slurm's."""
+
+    def bookings(self) -> tuple[Booking, ...]:
+        """Ours; what others have reserved is not looked at."""
+
+    def book(self, booking: Booking) -> None:
+        """Make it; a guard takes its job in at once."""
+
+    def unbook(self, booking: Booking) -> None:
+        """Take its job out of it, waiting or running, and then it away. Either may be gone already."""
+
+
+class Slurm(Accounting, Utilisation, Cluster, Settings, Hands, Errands, Reservations, Protocol):
     """All of Slurm behind one object, as the command line backend provides it."""
 
     @property

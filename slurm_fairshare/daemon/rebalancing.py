@@ -8,12 +8,15 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from slurm_fairshare.config import Config
+from slurm_fairshare.core.booking import Booking
 from slurm_fairshare.core.cluster import RUNNING, Job, Picture
 from slurm_fairshare.core.decisions import OPEN, Decision, Outcome, Recorded, in_words
 from slurm_fairshare.core.drain import being_emptied, drain
 from slurm_fairshare.core.fairshare import Ranking
+from slurm_fairshare.core.guarding import opened, planned_nodes, wanted
 from slurm_fairshare.core.rebalance import Declined, Pass, Why, dry, rebalance
 from slurm_fairshare.core.sessions import ending_words, warnings
+from slurm_fairshare.daemon.booking import book, booked_now
 from slurm_fairshare.daemon.clocks import compare
 from slurm_fairshare.daemon.ports import Notes, Slurm, Store
 from slurm_fairshare.errors import SlurmRefused, StaleData
@@ -42,6 +45,8 @@ class PassReport:
     warned: tuple[int, ...] = ()
     unheard: str = ""
     """Why a session could not be told something."""
+    unbooked: str = ""
+    """Why nodes could not be kept for a job, or given back."""
 
 
 def rebalance_pass(slurm: Slurm, store: Store, config: Config, now: datetime, *, dry_run: bool = False) -> PassReport:
@@ -52,7 +57,9 @@ def rebalance_pass(slurm: Slurm, store: Store, config: Config, now: datetime, *,
     if last is None:
         raise StaleData("no tick has been recorded yet; run `slurm-fairshare tick` (or the daemon) first")
     picture = slurm.picture(now)
-    found = _decide(slurm, config, picture, last, recent, now)
+    there = booked_now(slurm, store, config)
+    picture = opened(picture, there, now)
+    found = _decide(slurm, config, picture, last, recent, there, now)
     if dry_run:
         shown = tuple(Recorded(dry(one), Outcome.DECIDED, now) for one in found.decisions)
         return PassReport(now, shown, found.declined)
@@ -63,9 +70,12 @@ def rebalance_pass(slurm: Slurm, store: Store, config: Config, now: datetime, *,
     remember_declined(store, found, now)
     waiting += [Recorded(one, Outcome.DECIDED, now) for one in found.decisions]
     acts = _Acts(slurm, config, picture, now, theirs, store, begun)
+    rules, large, made = config.rules, config.large_jobs, found.decisions
+    bookings = wanted(picture, last[1], config.ladder, config.lane, rules, large, there, made, recent, now)
+    unbooked = book(slurm, store, there, bookings, acts.may_change, now)
     done = tuple(_advance(acts, store, one) for one in waiting)
     warned = _warn_sessions(acts, store)
-    return PassReport(now, done, found.declined, warned, acts.unheard)
+    return PassReport(now, done, found.declined, warned, acts.unheard, unbooked)
 
 
 def _decide(
@@ -74,6 +84,7 @@ def _decide(
     picture: Picture,
     last: tuple[datetime, Ranking],
     recent: tuple[Recorded, ...],
+    there: tuple[Booking, ...],
     now: datetime,
 ) -> Pass:
     """Drains first: what they stop leaves for nobody, and is not stopped twice.
@@ -81,13 +92,13 @@ def _decide(
     Only where somebody is to be stopped at all are the jobs asked when they saved last, and it is decided anew.
     """
     ranked_at, ranking = last
-    ladder, rules = config.ladder, config.rules
+    ladder, rules, planned = config.ladder, config.rules, planned_nodes(there)
 
     def both(seen: Picture) -> Pass:
         emptied = being_emptied(seen.nodes, every=config.rebalance.empty_drained)
         drained = drain(seen, emptied, ranking, ladder, rules, recent, now) if emptied else ()
         leaving = [(one.victim.job_id, one.started) for one in drained]
-        found = rebalance(seen, ranking, ranked_at, ladder, config.lane, rules, recent, now, leaving)
+        found = rebalance(seen, ranking, ranked_at, ladder, config.lane, rules, recent, now, leaving, planned)
         return Pass((*drained, *found.decisions), found.declined)
 
     found = both(picture)

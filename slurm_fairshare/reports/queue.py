@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from types import MappingProxyType
 
 from slurm_fairshare.core.cluster import COMPLETING, RUNNING, Job
 from slurm_fairshare.core.contract import Contract, Ladder, spell
@@ -37,6 +38,8 @@ class QueueRow:
     charged: bool
     now: datetime
     position: int | None = None
+    booked: str = ""
+    """The nodes that are kept for it, in words."""
 
     @property
     def since(self) -> timedelta:
@@ -73,7 +76,8 @@ class QueueRow:
         """Running: until when it is protected. Pending: Slurm's reason, in brackets as in squeue."""
         job = self.job
         if job.pending:
-            return f"({job.reason or 'none yet'})"
+            kept = f"; {self.booked}" if self.booked else ""
+            return f"({job.reason or 'none yet'}{kept})"
         if job.state == COMPLETING:
             return "leaving"
         if not self.charged:
@@ -86,12 +90,19 @@ class QueueRow:
         return "may yield now" if self.may_yield else "left alone"
 
 
-def queue_rows(jobs: Collection[Job], ranking: Ranking | None, ladder: Ladder, now: datetime) -> tuple[QueueRow, ...]:
-    """Pending jobs in Slurm's order, then jobs that hold GPUs, the oldest run first."""
+def queue_rows(
+    jobs: Collection[Job],
+    ranking: Ranking | None,
+    ladder: Ladder,
+    now: datetime,
+    booked: Mapping[str, str] = MappingProxyType({}),
+) -> tuple[QueueRow, ...]:
+    """Pending jobs in Slurm's order, then jobs that hold GPUs, the oldest run first. `booked` tells by a job's number
+    which nodes are kept for it."""
 
     def row(job: Job, position: int | None = None) -> QueueRow:
         leaf = ranking.leaf(job.account) if ranking is not None else None
-        return QueueRow(job, leaf, ladder.is_charged(job.qos), now, position)
+        return QueueRow(job, leaf, ladder.is_charged(job.qos), now, position, booked.get(str(job.job_id), ""))
 
     waiting = [row(job, place) for place, job in enumerate(queue_order(jobs, ladder), start=1)]
     holding = sorted((job for job in jobs if job.holding), key=lambda job: (job.start or now, job.job_id))
@@ -190,6 +201,7 @@ COLUMNS: tuple[Column[QueueRow], ...] = (
     ),
     Column("State", lambda row: row.job.state, "state", show=lambda state: STATES.get(state, state), head="ST"),
     Column("Reason", lambda row: row.job.reason if row.job.pending else None, "Slurm's reason of a pending job"),
+    Column("Booked", lambda row: row.booked or None, "nodes that are guarded or planned for a pending job"),
     Column("Time", lambda row: row.since, "time waited, or length of this run", show=_length, right=True),
     Column("Waited", lambda row: row.since if row.job.pending else None, "seconds waited since eligible", right=True),
     Column("RunningFor", lambda row: row.since if row.job.holding else None, "seconds of this run so far", right=True),

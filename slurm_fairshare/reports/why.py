@@ -264,6 +264,7 @@ def _waiting(known: Why, row: QueueRow) -> list[str]:
         f"Now it has been pending for {duration(row.since.total_seconds())} "
         f"({_gpus(job.wanted.gpu_count)}, {_contract(job, row.charged)}). {_reason(job)}",
         _place(known, row),
+        *([f"Kept for it: {row.booked}."] if row.booked else []),
     ]
     if known.declined is not None:
         told.append(
@@ -383,6 +384,7 @@ def _now_facts(known: Why) -> dict[str, Any] | None:
         "state": row.job.state,
         "reason": row.job.reason if row.job.pending else None,
         "position": row.position,
+        "booked": row.booked or None,
         "ahead": [one.job.label for one in known.ahead],
         "rank": row.leaf.rank if row.leaf else None,
         "ratio": row.leaf.standing.ratio if row.leaf else None,

@@ -23,6 +23,7 @@ from slurm_fairshare.core.plan import (
     SetPriority,
     SetQos,
     SetUserPriority,
+    Unbook,
 )
 from slurm_fairshare.errors import SlurmRefused, SlurmUnreadable
 from slurm_fairshare.slurm.run import Answer, Runner, error_of
@@ -88,6 +89,8 @@ def commands(change: Change, cluster: str, held: Held) -> list[Command]:
             return [Command(("modify", "user", "where", *one, "set", f"Priority={priority:d}"), OPERATOR)]
         case Disallow(accounts, qos_names, label):
             return _disallow(accounts, qos_names, label, where, held)
+        case Unbook():
+            return []  # a reservation is slurmctld's, not accounting's
         case RemoveQos(name):
             return [Command(("remove", "qos", "where", f"name={safe(name)}"), ADMINISTRATOR)]
 

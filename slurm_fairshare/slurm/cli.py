@@ -13,7 +13,7 @@ from slurm_fairshare.core.capacity import Past
 from slurm_fairshare.core.cluster import Job, Node, Picture
 from slurm_fairshare.core.contract import Ladder
 from slurm_fairshare.core.fairtree import Association
-from slurm_fairshare.core.plan import Change, Disallow, Held
+from slurm_fairshare.core.plan import Change, Disallow, Held, Unbook
 from slurm_fairshare.core.records import Batch
 from slurm_fairshare.core.resources import ChargeRule, Resources
 from slurm_fairshare.core.runs import RejectedRow
@@ -27,6 +27,7 @@ from slurm_fairshare.slurm.errands import Errands
 from slurm_fairshare.slurm.events import read_past
 from slurm_fairshare.slurm.nodes import parse_nodes
 from slurm_fairshare.slurm.queue import EXCLUDED, Table, detail_by_node, doubtful, parse_jobs, release_of
+from slurm_fairshare.slurm.reservations import Reservations
 from slurm_fairshare.slurm.run import Runner
 from slurm_fairshare.slurm.settings import Memo, ProcessMemo, SettingsReader
 from slurm_fairshare.slurm.sreport import reported
@@ -44,7 +45,7 @@ def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-class CommandLine(Errands):
+class CommandLine(Errands, Reservations):
     """The Slurm port over sacct, squeue, scontrol, sacctmgr and scancel.
 
     A tick in which nothing changed costs one process each of sacct (one a day of its window), squeue, `scontrol
@@ -196,6 +197,9 @@ class CommandLine(Errands):
     def carry_out(self, changes: Sequence[Change]) -> None:
         if not changes:
             return
+        for change in changes:
+            if isinstance(change, Unbook):
+                self.unbook(change.booking)
         # Only taking away depends on what is there: a default QOS that is none of ours stays.
         held = self.held() if any(isinstance(change, Disallow) for change in changes) else Held()
         todo = [(change, changing.commands(change, self.cluster, held)) for change in changes]

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
+from slurm_fairshare.core.booking import Booking, Kind, is_guarded, name_of
 from slurm_fairshare.core.capacity import Past
 from slurm_fairshare.core.cluster import PENDING, RUNNING, Job, Node, Picture
 from slurm_fairshare.core.contract import Contract, Ladder, pinned
@@ -29,6 +30,7 @@ from slurm_fairshare.core.plan import (
     SetPriority,
     SetQos,
     SetUserPriority,
+    Unbook,
 )
 from slurm_fairshare.core.records import Batch
 from slurm_fairshare.core.resources import ChargeRule, Resources
@@ -75,6 +77,7 @@ class MemorySlurm:
         self.utilisation: dict[str, float] = {}
         self.fair_tree: tuple[FairTreeAssociation, ...] = (FairTreeAssociation("root"),)
         self._lifts: dict[int, int] = {}
+        self._bookings: dict[str, Booking] = {}
         self._ladder = ladder or Ladder.default()
         self._rule = rule or ChargeRule()
         self._nodes: dict[str, Node] = {}
@@ -351,6 +354,44 @@ class MemorySlurm:
             raise SlurmRefused(f"scontrol update NodeName={name}: Invalid node name specified")
         return name
 
+    # --- Reservations
+
+    def bookings(self) -> tuple[Booking, ...]:
+        with self._asked("bookings"):
+            return tuple(self._bookings.values())
+
+    def book(self, booking: Booking) -> None:
+        with self._asked("book"):
+            name = name_of(booking, self._ladder)
+            if any(set(one.nodes) & set(booking.nodes) for one in self._bookings.values()):
+                raise SlurmRefused("Error creating the reservation: Requested reservation overlaps with another")
+            if booking.kind is Kind.GUARD:
+                self._reserve(self._there(booking.job_id), name)
+            self._bookings[name] = booking
+            self.log.append(f"book {name} {','.join(booking.nodes)}")
+
+    def unbook(self, booking: Booking) -> None:
+        with self._asked("unbook"):
+            name = name_of(booking, self._ladder)
+            job = self._jobs.get(booking.job_id)
+            if job is not None and is_guarded(job, self._ladder):
+                self._reserve(job, "")
+            self._bookings.pop(name, None)
+            self.log.append(f"unbook {name}")
+
+    def _reserve(self, job: Job, name: str) -> None:
+        others = tuple(word for word in job.constraints if not word.startswith("reservation="))
+        self._jobs[job.job_id] = replace(job, constraints=(*others, f"reservation={name}") if name else others)
+
+    def _closed(self, node: str, job: Job) -> bool:
+        """Whether the node is booked for another job now, or will be before this one must have ended."""
+        for name, one in self._bookings.items():
+            if node in one.nodes and f"reservation={name}" not in job.constraints:
+                ends = self.now + job.time_limit if job.time_limit is not None else None
+                return ends is None or ends > one.start
+        guarded = next((one for name, one in self._bookings.items() if f"reservation={name}" in job.constraints), None)
+        return guarded is not None and node not in guarded.nodes
+
     # --- inside
 
     @contextmanager
@@ -390,6 +431,8 @@ class MemorySlurm:
         states = node.states
         if allocated.gpu_count or allocated.cpus:
             states = (states - {"IDLE"}) | {"MIXED"}
+        if any(one.start <= self.now and node.name in one.nodes for one in self._bookings.values()):
+            states |= {"RESERVED"}
         return replace(node, states=states, allocated=allocated)
 
     def _fits(self, name: str, share: Resources) -> bool:
@@ -399,7 +442,8 @@ class MemorySlurm:
 
     def _places(self, job: Job) -> tuple[str, ...]:
         share = evenly(job.wanted, [str(place) for place in range(job.node_count)]).get("0", job.wanted)
-        fitting = [n.name for n in self._nodes.values() if n.in_service and self._fits(n.name, share)]
+        open_nodes = [n.name for n in self._nodes.values() if n.in_service and not self._closed(n.name, job)]
+        fitting = [name for name in open_nodes if self._fits(name, share)]
         return tuple(fitting[: job.node_count]) if len(fitting) >= job.node_count else ()
 
     @property
@@ -478,6 +522,8 @@ class MemorySlurm:
                     account.default_qos = "" if account.default_qos in names else account.default_qos
             case RemoveQos(name):
                 self._remove_qos(name)
+            case Unbook(booking):
+                self.unbook(booking)
 
     def _named(self, names: Sequence[str]) -> list[_Account]:
         """Accounts Slurm knows; of others it says "Nothing modified", which is no error."""

@@ -36,6 +36,18 @@ def test_why_finds_an_array_task_by_its_label_after_it_has_left_the_queue(contes
         assert "of dan (account nlp, 8 GPUs) was told to yield to it" in contest.says("why", asked)
 
 
+def test_nodes_guarded_for_a_job_are_told_wherever_one_asks_about_it(contest: Site) -> None:
+    contest.config = Config(cluster="lab", rebalance={"guard": True})  # type: ignore[arg-type]
+    contest.says("rebalance")
+    contest.after(seconds=5)
+    contest.says("tick")
+    assert "(Resources; n1 guarded for it)" in contest.says("queue")
+    assert json.loads(contest.says("queue", "--json"))["jobs"][0]["booked"] == "n1 guarded for it"
+    for command in ("why", "explain"):
+        assert "Kept for it: n1 guarded for it." in contest.says(command, "3")
+    assert "guarded for it while those who yield leave" in contest.says("explain", "3")
+
+
 # --- before anything has happened -----------------------------------------------------------------
 
 

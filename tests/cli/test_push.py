@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from slurm_fairshare.config import Config
+from slurm_fairshare.core.booking import Booking, Kind
 from slurm_fairshare.core.contract import Contract
 from slurm_fairshare.core.plan import Qos
 from slurm_fairshare.errors import GpusNotTracked
@@ -79,6 +80,18 @@ def test_removal_needs_no_gpus_counted(applied: Site) -> None:
     applied.slurm.fail("picture", GpusNotTracked("node n1 has GPUs but no gres/gpu in CfgTRES"))
     applied.says("apply", "--remove")
     assert set(applied.slurm.held().qos) == {"normal", "long"}
+
+
+def test_removal_gives_booked_nodes_back_and_the_plan_shows_it(applied: Site) -> None:
+    job = applied.slurm.submit("vision", "alice", 8)
+    applied.slurm.book(Booking(Kind.GUARD, job, "alice", ("n1",), applied.slurm.now))
+    assert f"release the nodes booked for job {job} (guard): n1" in applied.says("plan", "--remove")
+    assert applied.slurm.bookings()
+    applied.run("apply", "--remove")
+    assert applied.slurm.bookings() == ()
+    waiting = applied.slurm.job(job)
+    assert waiting is not None
+    assert (waiting.pending, waiting.constraints) == (True, ())
 
 
 def test_removal_keeps_what_jobs_use_says_so_and_ends_with_1(applied: Site) -> None:

@@ -270,3 +270,112 @@ def test_protection_starts_anew_with_each_run() -> None:
     it.tick()
     it.wait("vision", 8, terms(60))
     assert [one for one in it.rebalance().recorded if one.decision.victim.job_id == victim] == []
+
+
+# --- bookings
+
+GUARD = {"rebalance": {"guard": True}}
+
+
+def wide_and_waiting(**settings: object) -> tuple[World, list[int], int]:
+    """Robotics holds both nodes past its minimum; vision waits for both at once."""
+    it = world(**settings)
+    it.tick()
+    victims = [it.run("robotics", 8, terms(60, notice="USR1")) for _ in range(2)]
+    wide = it.slurm.submit("vision", "user-vision", 8, nodes=2, contract=terms(3600))
+    it.slurm.advance(60)
+    it.tick()
+    return it, victims, wide
+
+
+def test_nodes_are_guarded_before_anybody_is_told_to_go_and_given_back_when_the_job_runs() -> None:
+    it, victims, wide = wide_and_waiting(**GUARD)
+    it.rebalance()
+    assert it.slurm.log == [f"book fs-guard-{wide} n1,n2", *(f"notice {victim} USR1" for victim in victims)]
+    it.slurm.advance(30)
+    it.rebalance()
+    thief = it.slurm.submit("language", "user-language", 1, contract=terms(3600))
+    assert it.slurm.schedule() == (wide,)
+    it.slurm.advance(5)
+    it.rebalance()
+    assert it.slurm.log[-1] == f"unbook fs-guard-{wide}"
+    assert it.slurm.bookings() == ()
+    job = it.slurm.job(wide)
+    assert job is not None
+    assert (job.state, job.constraints) == ("RUNNING", ())
+    waiting = it.slurm.job(thief)
+    assert waiting is not None
+    assert waiting.pending
+
+
+def test_without_a_guard_whoever_sorts_first_takes_the_room() -> None:
+    """Here those who yielded: they are of the debug lane."""
+    it, victims, _ = wide_and_waiting()
+    it.rebalance()
+    it.slurm.advance(30)
+    it.rebalance()
+    assert it.slurm.bookings() == ()
+    assert it.slurm.schedule() == tuple(victims)
+
+
+def test_where_the_settings_are_off_slurm_is_not_asked_for_bookings() -> None:
+    it, _, _ = wide_and_waiting()
+    it.rebalance()
+    assert it.slurm.calls["bookings"] == 0
+
+
+def test_a_setting_that_was_turned_off_leaves_no_booking_behind() -> None:
+    it, _, wide = wide_and_waiting(**GUARD)
+    it.rebalance()
+    it.config = world().config
+    it.slurm.finish(wide, "CANCELLED")
+    it.slurm.advance(1)
+    it.rebalance()
+    assert it.slurm.bookings() == ()
+    it.rebalance()
+    assert it.slurm.calls["unbook"] == 1
+
+
+def test_where_a_guard_is_refused_those_who_yield_go_all_the_same_and_it_is_said() -> None:
+    it, victims, _ = wide_and_waiting(**GUARD)
+    it.slurm.fail("book", SlurmRefused("Requested nodes are busy"))
+    report = it.rebalance()
+    assert report.unbooked == "Requested nodes are busy"
+    assert {one.decision.victim.job_id for one in report.recorded} == set(victims)
+
+
+def test_what_is_booked_is_remembered_for_reports() -> None:
+    it, _, wide = wide_and_waiting(**GUARD)
+    it.rebalance()
+    found = it.store.recall("bookings")
+    assert found is not None
+    assert found[1] == {str(wide): "n1, n2 guarded for it"}
+
+
+def test_nodes_are_planned_for_a_large_job_kept_from_others_and_all_yield_at_the_moment() -> None:
+    it = world(large={"gpus": 16, "plan_ahead": "2h"})
+    it.tick()
+    early, late = it.run("robotics", 8, terms(60)), it.run("robotics", 8, terms(3600))
+    wide = it.slurm.submit("vision", "user-vision", 8, nodes=2, contract=terms(3600))
+    it.slurm.advance(600)
+    it.tick()
+    assert it.rebalance().recorded == ()
+    (plan,) = it.slurm.bookings()
+    assert (plan.nodes, plan.start) == (("n1", "n2"), T0 + timedelta(hours=1))
+    it.slurm.finish(early)
+    short, long = (
+        it.slurm.submit("language", "user-language", 8, contract=terms(60), time_limit=timedelta(minutes=minutes))
+        for minutes in (20, 60)
+    )
+    assert it.slurm.schedule() == (short,)
+    it.slurm.advance(1200)
+    it.slurm.finish(short)
+    assert it.slurm.schedule() == ()
+    it.slurm.now = plan.start
+    it.tick()
+    assert [one.decision.victim.job_id for one in it.rebalance().recorded] == [late]
+    assert it.slurm.schedule() == (wide,)
+    assert long
+    it.slurm.advance(1)
+    it.rebalance()
+    assert it.slurm.bookings() == ()

@@ -69,3 +69,10 @@ def test_jobs_are_chosen_by_account_user_and_state_as_in_squeue() -> None:
     assert chosen(states=("cg",)) == [1005]
     assert chosen(states=("running",), users=("erin",)) == [1002]
     assert len(chosen(states=("all",))) == len(ROWS)
+
+
+def test_nodes_that_are_kept_for_a_job_are_told_beside_slurms_reason() -> None:
+    rows = queue_rows(JOBS, ranking(), LADDER, NOW, {"1044": "n1, n2 guarded for it"})
+    notes = {one.job.job_id: one.note() for one in rows}
+    assert notes[1044] == "(Priority; n1, n2 guarded for it)"
+    assert notes[1042] == row(1042).note()

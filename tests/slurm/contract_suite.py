@@ -10,10 +10,11 @@ from typing import TypeVar
 
 import pytest
 
+from slurm_fairshare.core.booking import Booking, Kind, is_guarded
 from slurm_fairshare.core.cluster import Job, Picture
 from slurm_fairshare.core.contract import Contract, DebugLane, Ladder
 from slurm_fairshare.core.fairshare import Ranked, Ranking, Standing
-from slurm_fairshare.core.plan import BAND, AddQos, Held, Qos, SetPriority, SetQos, plan, removal
+from slurm_fairshare.core.plan import BAND, AddQos, Held, Qos, SetPriority, SetQos, Unbook, plan, removal
 from slurm_fairshare.core.runs import Run
 from slurm_fairshare.core.tree import Share, build
 from slurm_fairshare.core.window import Window
@@ -204,6 +205,54 @@ class SlurmContract(ABC):
     def test_a_job_that_is_not_there_is_a_refusal(self, world: World, act: str) -> None:
         with pytest.raises(SlurmRefused, match="not in the queue"):
             getattr(world.slurm, act)(999_999)
+
+    # --- bookings
+
+    def test_a_guarded_job_starts_on_its_nodes_before_all_others_and_outlives_its_guard(self, world: World) -> None:
+        holder = world.running(world.submit(FIRST, "alice", 8, Contract(3600, resumable=True), nodes=2))
+        job = world.pending(world.submit(SECOND, "bob", 8, Contract(3600), nodes=2))
+        guard = Booking(Kind.GUARD, job.job_id, "bob", ("n1", "n2"), world.now().replace(microsecond=0))
+        world.slurm.book(guard)
+        (there,) = world.slurm.bookings()
+        assert replace(there, start=guard.start) == guard
+        assert abs(there.start - guard.start) < timedelta(seconds=30)
+        assert is_guarded(world.job(job.job_id), LADDER)
+        world.slurm.requeue(holder.job_id)
+        other = world.submit(FIRST, "alice", 1, Contract(3600))
+        started = world.running(job.job_id)
+        assert (started.nodes, world.pending(other).nodes) == (("n1", "n2"), ())
+        world.slurm.unbook(there)
+        assert world.slurm.bookings() == ()
+        after = world.job(job.job_id)
+        assert (after.state, after.start, is_guarded(after, LADDER)) == ("RUNNING", started.start, False)
+
+    def test_a_job_that_still_waits_is_not_held_when_its_guard_goes(self, world: World) -> None:
+        world.running(world.submit(FIRST, "alice", 8, Contract(), nodes=2))
+        job = world.pending(world.submit(SECOND, "bob", 8, Contract(3600), nodes=2))
+        world.slurm.book(Booking(Kind.GUARD, job.job_id, "bob", ("n1", "n2"), world.now()))
+        (there,) = world.slurm.bookings()
+        world.slurm.unbook(there)
+        after = world.job(job.job_id)
+        assert (after.state, is_guarded(after, LADDER), after.priority > 0) == ("PENDING", False, True)
+        assert "held" not in after.reason.lower()
+        world.slurm.unbook(there)
+
+    def test_a_plan_begins_at_its_moment_and_lets_run_what_runs(self, world: World) -> None:
+        job = world.running(world.submit(FIRST, "alice", 2, Contract(3600)))
+        start = world.now().replace(microsecond=0) + timedelta(minutes=5)
+        plan_ahead = Booking(Kind.PLAN, job.job_id + 1, "root", ("n1", "n2"), start)
+        world.slurm.book(plan_ahead)
+        assert world.slurm.bookings() == (plan_ahead,)
+        assert world.job(job.job_id).state == "RUNNING"
+        with pytest.raises(SlurmRefused, match="overlaps"):
+            world.slurm.book(replace(plan_ahead, job_id=job.job_id + 2))
+        world.slurm.carry_out((Unbook(plan_ahead),))
+        assert world.slurm.bookings() == ()
+
+    def test_no_nodes_are_kept_for_a_job_that_is_not_there(self, world: World) -> None:
+        with pytest.raises(SlurmRefused, match="not in the queue"):
+            world.slurm.book(Booking(Kind.GUARD, 999_999, "bob", ("n1",), world.now()))
+        assert world.slurm.bookings() == ()
 
     # --- settings
 

@@ -1,0 +1,60 @@
+"""A pass's bookings: those that are there, and the way from them to those that should be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from slurm_fairshare.config import Config
+from slurm_fairshare.core.booking import Booking, in_words
+from slurm_fairshare.daemon.ports import Notes, Reservations
+from slurm_fairshare.errors import SlurmRefused
+
+NAME = "bookings"
+"""What is booked is remembered by job under this name: for reports, and so that it is taken away once it is off."""
+
+
+def booked_now(slurm: Reservations, store: Notes, config: Config) -> tuple[Booking, ...]:
+    """What is booked. Slurm is not asked where both settings are off and nothing is left of earlier ones."""
+    large = config.large_jobs
+    if config.rebalance.guard or (large is not None and large.plan_ahead):
+        return slurm.bookings()
+    found = store.recall(NAME)
+    return slurm.bookings() if found is not None and found[1] else ()
+
+
+def book(
+    slurm: Reservations,
+    store: Notes,
+    there: Sequence[Booking],
+    wanted: Sequence[Booking],
+    may_change: Callable[[], None],
+    now: datetime,
+) -> str:
+    """Release what is no longer wanted, then book what is new: says what Slurm refused, "" for nothing.
+
+    A booking is a help: where it is refused, things go on without it.
+    """
+    refused = ""
+    after = set(there)
+    for one in there:
+        if one not in wanted:
+            may_change()
+            try:
+                slurm.unbook(one)
+                after.discard(one)
+            except SlurmRefused as error:
+                refused = str(error)
+    for one in wanted:
+        if one not in there:
+            may_change()
+            try:
+                slurm.book(one)
+                after.add(one)
+            except SlurmRefused as error:
+                refused = str(error)
+    words = {str(one.job_id): in_words(one) for one in sorted(after, key=lambda one: one.job_id)}
+    last = store.recall(NAME)
+    if words != (last[1] if last is not None else {}):
+        store.remember(NAME, words, now)
+    return refused
