@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, text
 
 from slurm_fairshare.core.doctor.facts import Clocks, DatabaseFacts
 from slurm_fairshare.store.connection import Database, scalar
-from slurm_fairshare.store.roles import ADMINISTERED, BUDGETS, DERIVED
+from slurm_fairshare.store.roles import ADMINISTERED, BUDGETS, DERIVED, MANAGER, READER, in_force
 from slurm_fairshare.store.schema import head, version, versions
 from slurm_fairshare.store.tables import SCHEMA, metadata
+from slurm_fairshare.store.viewers import PAGES
 
 NOT_WRITTEN = {*BUDGETS, *ADMINISTERED, *DERIVED}
 """Tables that the daemon only reads: budgets and what admins add are people's, the rest is filled by triggers."""
@@ -33,6 +34,7 @@ def condition(dsn: str, clock: Callable[[], float] = time.time) -> tuple[Databas
                 superuser=bool(scalar(connection, "select rolsuper from pg_roles where rolname = current_user")),
                 role=str(scalar(connection, "select current_user")),
                 lacks=() if found is None else tuple(_lacks(connection)),
+                pages_lack=() if found is None else _pages_lack(connection),
             )
     finally:
         database.close()
@@ -42,6 +44,23 @@ def condition(dsn: str, clock: Callable[[], float] = time.time) -> tuple[Databas
 def _needed(table: str) -> tuple[str, ...]:
     """What the daemon does to a table. Some are append-only, so no more than adding is asked for."""
     return ("select",) if table.removeprefix(f"{SCHEMA}.") in NOT_WRITTEN else ("select", "insert")
+
+
+def _pages_lack(connection: Connection) -> tuple[tuple[str, str], ...]:
+    """Logins of dashboards that are connected now, each with a role that it takes on for viewers and is not in."""
+    if not in_force(connection):
+        return ()
+    rows = connection.execute(text(_PAGES_LACK), {"pages": PAGES, "roles": [READER, MANAGER]})
+    return tuple((row.login, row.role) for row in rows)
+
+
+_PAGES_LACK = """
+    select distinct session.usename as login, groups.rolname as role
+    from pg_stat_activity session, pg_roles groups
+    where session.application_name = :pages and session.datname = current_database()
+      and groups.rolname = any(cast(:roles as text[])) and not pg_has_role(session.usename, groups.oid, 'member')
+    order by login, role
+"""
 
 
 def _lacks(connection: Connection) -> list[str]:

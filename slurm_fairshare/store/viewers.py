@@ -9,6 +9,9 @@ from sqlalchemy import text
 from slurm_fairshare.store.connection import Database
 from slurm_fairshare.store.roles import ADMIN, DAEMON, MANAGER, READER, in_force
 
+PAGES = "slurm-fairshare web"
+"""The name under which the dashboard's sessions are known to Postgres."""
+
 
 class Sight(Enum):
     """Whose rights a look at the tables is taken with.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime
+from functools import partial
 from threading import Lock, Thread
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -133,14 +134,24 @@ class Site:
         return metrics.registry(store, self.config, self.clock)
 
     def warm(self) -> None:
-        """Make once what takes long, before the first reader waits for it."""
-        now = self.clock()
+        """Make once what takes long, before the first reader waits for it: as a stranger is shown it, and managers."""
         try:
-            reading = self.source(self.door.sight()).current(now)
-            reading.past(now)
-            reading.turns(now)
+            stranger = self.door.sight()
         except FairshareError as error:
             log.info("nothing made beforehand", error=str(error))
+            return
+        signed_in = self.config.web.user_header is not None and stranger is not Sight.OWN
+        for sight in (stranger, Sight.INSIDER) if signed_in else (stranger,):
+            self._warm(sight)
+
+    def _warm(self, sight: Sight) -> None:
+        now = self.clock()
+        try:
+            reading = self.source(sight).current(now)
+            for make in (reading.past, reading.turns):
+                seen(partial(make, now))  # a role may see one and not the other
+        except FairshareError as error:
+            log.info("nothing made beforehand", role=sight.role, error=str(error))
 
     def close(self) -> None:
         self.door.roles.close()

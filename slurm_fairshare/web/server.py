@@ -9,11 +9,9 @@ import uvicorn
 from slurm_fairshare.config import Config
 from slurm_fairshare.store.connection import Database
 from slurm_fairshare.store.postgres import PostgresStore
-from slurm_fairshare.store.viewers import Sight, Viewers
+from slurm_fairshare.store.viewers import PAGES, Sight, Viewers
 from slurm_fairshare.web.app import Dashboard, create_app
 from slurm_fairshare.web.ports import Store
-
-APPLICATION = "slurm-fairshare web"
 
 
 def application(config: Config) -> Dashboard:
@@ -25,13 +23,13 @@ def application(config: Config) -> Dashboard:
             config.cluster,
             config.charge_rule,
             config.ladder,
-            application=APPLICATION,
+            application=PAGES,
             statement_timeout=config.database_timeout,
         )
         made.database.read_only(sight.role)
         return made
 
-    roles = Database(config.database_url, application=APPLICATION, statement_timeout=config.database_timeout)
+    roles = Database(config.database_url, application=PAGES, statement_timeout=config.database_timeout)
     roles.read_only()
     return create_app(config, store, Viewers(roles), lambda: datetime.now(UTC))
 

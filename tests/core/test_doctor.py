@@ -443,6 +443,12 @@ CASES = (
     Case("schema", ERROR, "needs 0004", put(database=replace(HEALTHY.database, version="0001"))),
     Case("database-rights", ERROR, "insert on", put(database=replace(HEALTHY.database, lacks=("insert on ticks",)))),
     Case("database-superuser", WARNING, "superuser", put(database=replace(HEALTHY.database, superuser=True))),
+    Case(
+        "pages-login",
+        WARNING,
+        "not in fairshare_manager",
+        put(database=replace(HEALTHY.database, pages_lack=(("web", "fairshare_manager"),))),
+    ),
     Case("no-tick", WARNING, "No tick", put(tick=TickState(None))),
     Case("tick-old", ERROR, "10m ago", put(tick=TickState(NOW - timedelta(minutes=10), failure="plan: refused"))),
     Case("tick-old", WARNING, "4m ago", put(tick=TickState(NOW - timedelta(minutes=4)))),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
 
 import psycopg
@@ -10,9 +11,10 @@ from psycopg.conninfo import make_conninfo
 
 from slurm_fairshare.errors import StoreUnreachable
 from slurm_fairshare.store.condition import condition
-from slurm_fairshare.store.roles import DAEMON, set_up
+from slurm_fairshare.store.roles import DAEMON, MANAGER, READER, set_up
 from slurm_fairshare.store.schema import head, upgrade, versions
 from slurm_fairshare.store.tables import SCHEMA
+from slurm_fairshare.store.viewers import PAGES
 
 ROLE = "doctor_test_reader"
 
@@ -53,6 +55,24 @@ def test_the_daemons_group_role_lacks_nothing(empty_postgres: str) -> None:
     facts, _ = condition(make_conninfo(empty_postgres, options=f"-c role={DAEMON}"))
     assert facts.role == DAEMON
     assert facts.lacks == ()
+
+
+@pytest.mark.parametrize(("groups", "lacks"), [((READER,), (MANAGER,)), ((READER, MANAGER), ())])
+def test_a_dashboard_that_runs_with_a_login_that_lacks_a_role_is_named(
+    empty_postgres: str, groups: tuple[str, ...], lacks: tuple[str, ...]
+) -> None:
+    upgrade(empty_postgres)
+    set_up(empty_postgres)
+    login = f"pages_{secrets.token_hex(4)}"
+    with psycopg.connect(empty_postgres, autocommit=True) as connection:
+        connection.execute(f"create role {login} login noinherit password 'pw' in role {', '.join(groups)}")
+    try:
+        with psycopg.connect(make_conninfo(empty_postgres, user=login, password="pw", application_name=PAGES)):
+            assert condition(empty_postgres)[0].pages_lack == tuple((login, role) for role in lacks)
+        assert condition(empty_postgres)[0].pages_lack == ()
+    finally:
+        with psycopg.connect(empty_postgres, autocommit=True) as connection:
+            connection.execute(f"drop role {login}")
 
 
 def test_a_database_without_a_schema_of_ours(empty_postgres: str) -> None:

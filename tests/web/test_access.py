@@ -23,13 +23,15 @@ from slurm_fairshare.store.roles import MANAGER, READER, Readers, set_up
 from slurm_fairshare.store.schema import upgrade
 from slurm_fairshare.store.viewers import Sight, Viewers
 from slurm_fairshare.web.access import AccessDenied, Door
-from slurm_fairshare.web.app import Dashboard
+from slurm_fairshare.web.app import Dashboard, Site
+from slurm_fairshare.web.reading import seen
 from slurm_fairshare.web.server import application
 from tests.conftest import _create, _drop
 from tests.roles import Place, made_place
 from tests.web.asking import Client
 from tests.web.conftest import Desk
 from tests.web.sample import CLUSTER, fill
+from tests.web.test_answers import Counted
 
 HEADER = "X-Remote-User"
 PAGES = ("/", "/team/lab/vision", "/queue", "/cluster", "/budget", "/api/v1/tree")
@@ -100,6 +102,54 @@ class TestSettings:
     def test_what_makes_no_sense_is_refused(self, wrong: dict[str, Any]) -> None:
         with pytest.raises(ValidationError):
             WebSection(**wrong)
+
+
+class TestWarming:
+    """What takes long is there before the first reader comes, as strangers are shown it and as managers are."""
+
+    def warmed(self, desk: Desk, reader: Any) -> dict[Sight, Counted]:
+        """The stores by sight after the warming; each counts what it is asked from then on."""
+        stores = {sight: Counted(reader if sight is Sight.STRANGER else desk.store) for sight in Sight}
+        site = Site(desk.config, stores.__getitem__, Strangers(), lambda: desk.now)
+        site.warm()
+        for store in stores.values():
+            store.asked = 0
+        for sight in (Sight.STRANGER, Sight.INSIDER):
+            reading = site.source(sight).current(desk.now)
+            reading.turns(desk.now)
+            seen(lambda reading=reading: reading.past(desk.now))
+        return stores
+
+    def test_both_views_are_made(self, desk: Desk) -> None:
+        stores = self.warmed(signed(desk), desk.store)
+        assert {store.asked for store in stores.values()} == {0}
+
+    def test_a_part_that_strangers_may_not_see_keeps_none_of_the_rest_cold(self, desk: Desk) -> None:
+        stores = self.warmed(signed(desk), Budgets(desk.store))
+        assert stores[Sight.STRANGER].asked <= 2  # it is refused again, which costs next to nothing
+        assert stores[Sight.INSIDER].asked == 0
+
+
+class Strangers:
+    """Roles are set up, and whoever asks is in none of them."""
+
+    def sight(self, _name: str) -> Sight:
+        return Sight.STRANGER
+
+    def close(self) -> None:
+        pass
+
+
+class Budgets:
+    """A store of a site whose readers see how teams stand, and nobody's runs."""
+
+    def __init__(self, store: Any) -> None:
+        self.store = store
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("runs", "busy", "demand", "usage_by_hour"):
+            raise StoreDenied("permission denied")
+        return getattr(self.store, name)
 
 
 # --- roles ----------------------------------------------------------------------------------------

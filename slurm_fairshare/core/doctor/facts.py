@@ -216,7 +216,10 @@ class Clocks:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseFacts:
-    """Postgres as its role sees it. `version` None: no schema of ours. `lacks`: rights, as "insert on runs"."""
+    """Postgres as its role sees it. `version` None: no schema of ours. `lacks`: rights, as "insert on runs".
+
+    `pages_lack`: logins of dashboards that run, each with a role it has to take on for viewers and is not in.
+    """
 
     version: str | None = None
     wanted: str = ""
@@ -224,6 +227,7 @@ class DatabaseFacts:
     superuser: bool = False
     role: str = ""
     lacks: tuple[str, ...] = ()
+    pages_lack: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

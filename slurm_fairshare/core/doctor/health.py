@@ -322,6 +322,23 @@ def _superuser(facts: Facts) -> Iterable[Fault]:
 
 
 @check(
+    "pages-login",
+    WARNING,
+    "Is the dashboard's login in both roles that it shows pages with?",
+    "Pages are read with the rights of fairshare_reader or fairshare_manager, by what Postgres lets the viewer see. A "
+    "login that is not in a role cannot take it on, and its viewers get no page.",
+    Source.DATABASE,
+)
+def _pages_login(facts: Facts) -> Iterable[Fault]:
+    for login, role in facts.database.pages_lack:
+        yield Fault(
+            f"The dashboard runs as {login}, which is not in {role}.",
+            shell(f"psql -c 'grant {role} to {login}'"),
+            subject=login,
+        )
+
+
+@check(
     "no-tick",
     WARNING,
     "Has a tick been recorded?",
