@@ -122,6 +122,13 @@ def test_an_empty_queue_is_an_answer() -> None:
     assert Tools(squeue="").runner().read("squeue").stdout == ""
 
 
+def test_a_tool_that_asks_whether_one_is_sure_finds_nobody_at_the_keyboard() -> None:
+    """sacctmgr waits for an answer where it is not told -i; under a service nobody gives it one."""
+    assert Runner(timeout=20).ask("cat").stdout == ""
+    asked = Runner(timeout=20).ask("sh", "-c", "read -r answer || echo nobody")
+    assert asked.stdout == "nobody\n"
+
+
 def test_a_tool_that_hangs_is_ended_and_what_it_said_is_shown() -> None:
     script = "import sys,time; print('Database is busy', flush=True); time.sleep(60)"
     runner = Runner((sys.executable, "-c", script), timeout=0.5)
