@@ -50,6 +50,8 @@ class Knobs:
     large: LargeJobs | None = field(default_factory=LargeJobs)
     reservations: int = 1
     """Blocked jobs that backfill keeps nodes for until the running jobs' limits end (QOS flag NoReserve: 0)."""
+    holds: bool = True
+    """Whether room that was made for a job is held for it, as by a guard's reservation."""
     pool: int = 0
     """Nodes that take only debug and unallocated jobs."""
     near: int = 0
@@ -75,6 +77,8 @@ class Budget(Policy):
         self.name = name
         self.rebalances = self.knobs.evicts
         self.reservations = self.knobs.reservations
+        self.tick = self.knobs.tick
+        self.holds = self.knobs.holds
 
     def begin(self, engine: Engine) -> None:
         super().begin(engine)
@@ -82,6 +86,10 @@ class Budget(Policy):
         self.origin = engine.workload.origin
         self.weight = Weight(self.knobs.half_life)
         self.label: dict[str, int] = {}
+        """What the last tick pushed: a job that is submitted has it at once."""
+        self.applied: dict[str, int] = {}
+        """What pending jobs have had since Slurm last recalculated their priorities."""
+        self.fresh: list[Job] = []
         self.ranking: Ranking | None = None
         self.recent: deque[Recorded] = deque()
         self.jobs: dict[int, Job] = {}
@@ -112,6 +120,13 @@ class Budget(Policy):
         self.ranking = rank(self.tree, self._capacity(), usage, self.weight, at)
         order = [account_key(leaf.account) for leaf in self.ranking.leaves]
         self.label = labels(order, self.label)
+
+    def reorder(self) -> None:
+        self.applied = dict(self.label)
+        for job in self.fresh:
+            if job.stream is not None and len(job.group) == 4:  # type: ignore[arg-type]
+                self.engine.regroup(job, job.group[:3])  # type: ignore[index]
+        self.fresh.clear()
 
     def _capacity(self) -> list[Step]:
         first = Step(self.origin, self.engine.machine.gpus)
@@ -152,6 +167,10 @@ class Budget(Policy):
             large = self.knobs.large
             if large is not None and job.spec.gpus >= large.gpus:
                 self.engine.at(self.engine.now + large.after, TIMER, job, job.restarts)
+        label = self.label.get(account, 0)
+        if label != self.applied.get(account, 0):
+            job.group = (*job.group, label)
+            self.fresh.append(job)
 
     def timer(self, job: Job, now: int) -> None:
         large = self.knobs.large
@@ -161,8 +180,9 @@ class Budget(Policy):
     def priority(self, group: Hashable) -> float:
         """As Slurm adds it up: the leaf's label, the in-team priority, the lane's own priority above all."""
         assert isinstance(group, tuple)  # noqa: S101
-        kind, account, in_team = group
-        own = self.label.get(account, 0) * BAND + IN_TEAM[in_team].site_factor
+        kind, account, in_team, *fresh = group
+        label = fresh[0] if fresh else self.applied.get(account, 0)
+        own = label * BAND + IN_TEAM[in_team].site_factor
         if kind == "unallocated":
             return float(own)
         if kind == "lane" and self.knobs.lane is not None:
@@ -340,5 +360,5 @@ class Budget(Policy):
             if start is not None
             else {},
             contract=self._contract(job),
-            requeueable=spec.resumable or not job.charged,
+            requeueable=True,
         )

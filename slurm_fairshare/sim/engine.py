@@ -21,7 +21,7 @@ from slurm_fairshare.sim.ledger import Ledger
 from slurm_fairshare.sim.placement import NEVER, Barred, Floor, Place, Shape
 from slurm_fairshare.sim.waiting import Stream, Waiting
 
-GONE, END, NODE, SUBMIT, BACK, TIMER, RECALC, MAIN, BACKFILL, REBALANCE = range(10)
+GONE, STOP, END, NODE, SUBMIT, BACK, TIMER, TICK, RECALC, MAIN, BACKFILL, REBALANCE = range(12)
 """Events in the order in which they happen at one moment."""
 
 
@@ -44,15 +44,20 @@ class Timing:
     """How fast Slurm and the sidecar are, in seconds. All zero: the ideal scheduler of textbooks.
 
     `backfill` 0 means that every change is followed by a whole pass; otherwise a change is followed after
-    `main_delay` by a pass that ends at the first blocked job, and a whole pass comes every `backfill` seconds.
+    `main_delay` by a pass that ends at the first blocked job, but `main_gap` after the last one at the earliest, and
+    a whole pass comes every `backfill` seconds. Backfill plans in steps of `resolution`, on whole nodes.
+    `act` is how long the rebalancer needs from looking at the queue to the call that stops a run.
     `restart` is what a resumed run needs before it computes again.
     """
 
     main_delay: int = 0
+    main_gap: int = 0
+    resolution: int = 0
     backfill: int = 0
     kill_wait: int = 0
     requeue_delay: int = 0
     notice: int = 0
+    act: int = 0
     priority_period: int = 60
     rebalance: int = 5
     restart: int = 0
@@ -66,7 +71,15 @@ class Timing:
     def slurm(cls) -> Timing:
         """As slurm.conf.d/ sets it up: bf_interval=10, KillWait=10, PriorityCalcPeriod=1, a notice of 30 s."""
         return cls(
-            main_delay=1, backfill=10, kill_wait=10, requeue_delay=121, notice=30, priority_period=60, restart=300
+            main_delay=1,
+            main_gap=3,
+            resolution=60,
+            backfill=10,
+            kill_wait=10,
+            requeue_delay=121,
+            notice=30,
+            priority_period=60,
+            restart=300,
         )
 
 
@@ -143,8 +156,12 @@ class Policy:
     """How many blocked jobs get nodes kept for the moment they could start by the running jobs' limits."""
     native = False
     """Whether Slurm preempts loose runs for those that may preempt."""
+    holds = True
+    """Whether room that was made for a job is held for it. Slurm by itself gives it to whoever comes first."""
     rebalances = False
     recalculates = False
+    tick = 0
+    """Seconds between two of its own recalculations; 0 = one with each of Slurm's priority periods."""
 
     def begin(self, engine: Engine) -> None:
         """Called once before the first event."""
@@ -170,11 +187,14 @@ class Policy:
         return job.charged
 
     def may_be_kept_off(self, job: Job) -> bool:
-        """Whether nodes kept for blocked jobs are kept from this one: not from what can be preempted at once."""
-        return not (self.native and job.loose)
+        """Whether nodes kept for blocked jobs are kept from this one."""
+        return True
 
     def recalculate(self, now: int) -> None:
-        """Called every priority period; afterwards the groups are sorted anew."""
+        """Called every tick, or every priority period: find out who stands where."""
+
+    def reorder(self) -> None:
+        """Called every priority period, before the groups are sorted anew: pending jobs follow who stands where."""
 
     def started(self, job: Job, now: int) -> None:
         """A run began."""
@@ -247,7 +267,6 @@ class Result:
     ledger: Ledger
     preempted: int
     evicted: int
-    killed: int
     events: int
     passes: int
     rebalances: int
@@ -294,7 +313,7 @@ class Engine:
         self.charged = array("b", [0]) * count
         self.ledger = Ledger()
         self.events = self.passes = self.rebalances = 0
-        self.preempted = self.evicted = self.killed = 0
+        self.preempted = self.evicted = 0
         self.pieces = 0
         self._broken_since = -1
         self._heap: list[tuple[int, int, int, Job | None, int]] = []
@@ -303,8 +322,9 @@ class Engine:
         self._shapes: dict[tuple[int, int, int, int, int], Shape] = {}
         self._places: dict[tuple[int, int], Place] = {}
         self._largest = max((node.gpus for node in machine.nodes), default=0)
-        self._main_at = self._backfill_at = self._rebalance_at = -1
-        self._dirty = False
+        self._main_at = -self.timing.main_gap
+        self._backfill_at = self._rebalance_at = -1
+        self._dirty = self._urgent = False
         self.stirred = False
         """Whether anything changed that could change what the rebalancer decides."""
         self.in_system = 0
@@ -327,6 +347,8 @@ class Engine:
         if self.policy.recalculates and (count or self.feed):
             first = jobs[0].submit if count else 0
             self.at(first - first % self.timing.priority_period, RECALC)
+            if self.policy.tick:
+                self.at(first - first % self.policy.tick, TICK)
         if self.feed is not None:
             for when, source in self.feed.first():
                 self.at(when, SUBMIT, None, source)
@@ -361,18 +383,21 @@ class Engine:
 
     def _handlers(self) -> tuple[Callable[[Job | None, int], None], ...]:
         by_kind: dict[int, Callable[..., None]] = {
-            GONE: self._gone, END: self._end, NODE: self._node, SUBMIT: self._offer, BACK: self._back,
-            TIMER: self._timer, RECALC: self._recalc, MAIN: self._main, BACKFILL: self._backfill,
-            REBALANCE: self._rebalance,
+            GONE: self._gone, STOP: self._told, END: self._end, NODE: self._node, SUBMIT: self._offer,
+            BACK: self._back, TIMER: self._timer, TICK: self._tick, RECALC: self._recalc, MAIN: self._main,
+            BACKFILL: self._backfill, REBALANCE: self._rebalance,
         }  # fmt: skip
         return tuple(by_kind[kind] for kind in range(len(by_kind)))
 
     def _schedule_passes(self) -> None:
         """A change is followed by the main scheduler soon, by backfill and the rebalancer at their next turn."""
         now, timing = self.now, self.timing
+        if self._urgent:
+            self._urgent = False
+            self._main(None, 0)
         if self._main_at < now:
-            self._main_at = now + timing.main_delay
-            if timing.main_delay == 0:
+            self._main_at = max(now + timing.main_delay, self._main_at + timing.main_gap)
+            if self._main_at == now:
                 self._main(None, 0)
             else:
                 self.at(self._main_at, MAIN)
@@ -449,6 +474,7 @@ class Engine:
         self.waiting.add(job, job.group, self.policy.priority(job.group))
         if job.charged or self.floor.total_free:
             self._dirty = True
+            self._urgent = self._urgent or self.waiting.is_first(job)
         if self.policy.rebalances and not self.stirred:
             self.stirred = self.policy.stirs(job)
 
@@ -469,6 +495,13 @@ class Engine:
         assert job is not None  # noqa: S101
         self.policy.timer(job, self.now)
 
+    def _tick(self, _job: Job | None, _tag: int) -> None:
+        if self.waiting.count:
+            self.policy.recalculate(self.now)
+            self.stirred = True
+            self._want_rebalance()
+        self.at(self.now + self.policy.tick, TICK)
+
     def _recalc(self, _job: Job | None, _tag: int) -> None:
         waiting = self.waiting
         if waiting.count:
@@ -478,7 +511,9 @@ class Engine:
     def _reorder(self) -> None:
         """With nobody waiting there is nothing to order; the figures themselves come from the ledger each time."""
         waiting = self.waiting
-        self.policy.recalculate(self.now)
+        if not self.policy.tick:
+            self.policy.recalculate(self.now)
+        self.policy.reorder()
         for key, group in waiting.groups.items():
             if group.live:
                 group.priority = self.policy.priority(key)
@@ -570,18 +605,20 @@ class Engine:
         self._over(job)
 
     def _release(self, job: Job, how: Ended, useful: int) -> None:
-        """Give the run's room back and write it down."""
+        """The run is over and its room free at once."""
+        run = job.run
+        self._close(job, how, useful)
+        self._vacate(job, run)
+
+    def _close(self, job: Job, how: Ended, useful: int) -> None:
+        """Write down that the run is over: from here on nobody is charged for it."""
         run, now = job.run, self.now
-        runs, shape, spec = self.runs, job.shape, job.spec
+        runs, spec = self.runs, job.spec
         runs.end[run] = now
         runs.ended[run] = how
         runs.useful[run] = useful
         del self.running[run]
-        if job.leaving:
-            self.floor.left(job.place)
-            self.floor.remove(job.place, run, job.told, shape.cpus, shape.memory, loose=False)
-        else:
-            self.floor.remove(job.place, run, job.planned_end, shape.cpus, shape.memory, loose=job.loose)
+        if not job.leaving:
             self._no_longer_loose(job)
         if job.limited_by is not None:
             self.limited[job.limited_by] -= spec.gpus
@@ -590,29 +627,43 @@ class Engine:
         if not job.charged:
             self.ledger.lost_unallocated += (now - job.start - useful) * spec.gpus
         job.run = -1
+
+    def _vacate(self, job: Job, run: int) -> None:
+        """Give the run's room back."""
+        shape = job.shape
+        if job.leaving:
+            self.floor.left(job.place)
+            self.floor.remove(job.place, run, job.told, shape.cpus, shape.memory, loose=False)
+        else:
+            self.floor.remove(job.place, run, job.planned_end, shape.cpus, shape.memory, loose=job.loose)
         self._dirty = True
         self.stirred = self.stirred or job.charged
-        self.policy.ended(job, now)
+        self.policy.ended(job, self.now)
 
     def _no_longer_loose(self, job: Job) -> None:
         if job.loose:
             del self.loose[job.run]
 
     def tell(self, job: Job, how: Ended) -> int:
-        """Tell a run to go. It saves if it asked for a notice, and gives its room back after KillWait."""
+        """Tell a run to go. It saves if it asked for a notice; from its end on its nodes take nobody for KillWait."""
         timing = self.timing
-        notice = timing.notice if job.spec.notice else 0
-        gone = self.now + notice + timing.kill_wait
+        stops = self.now
+        if how is Ended.EVICTED:
+            stops += timing.act + (timing.notice if job.spec.notice else 0)
+        gone = stops + timing.kill_wait
         self._no_longer_loose(job)
         self.floor.start_leaving(
             job.place, job.run, job.planned_end, gone, job.shape.cpus, job.shape.memory, loose=job.loose
         )
         job.leaving, job.told = True, gone
         self.policy.told(job, self.now)
-        self.at(gone, GONE, job, job.run * 8 + how)
+        if stops > self.now:
+            self.at(stops, STOP, job, job.run * 8 + how)
+        else:
+            self._stop(job, how)
         return gone
 
-    def _gone(self, job: Job | None, tag: int) -> None:
+    def _told(self, job: Job | None, tag: int) -> None:
         assert job is not None  # noqa: S101
         if job.run == tag >> 3:
             self._stop(job, Ended(tag & 7))
@@ -624,17 +675,24 @@ class Engine:
             self.preempted += 1
         elif how is Ended.EVICTED:
             self.evicted += 1
-        spec = job.spec
-        goes_on = spec.resumable or not job.charged or how is Ended.NODE_FAILED
-        self._release(job, how, useful)
+        run = job.run
+        self._close(job, how, useful)
         job.remaining -= useful
         job.restarts += 1
-        if goes_on:
-            self.at(self.now + self.timing.requeue_delay, BACK, job)
-            return
-        # A job that does not resume and cannot be requeued is over.
-        self.killed += 1
-        self._over(job)
+        if how is Ended.NODE_FAILED:
+            self._gone(job, run * 2)
+        else:
+            self.floor.complete(job.place, 1)
+            self.at(self.now + self.timing.kill_wait, GONE, job, run * 2 + 1)
+
+    def _gone(self, job: Job | None, tag: int) -> None:
+        """The last process of a stopped run has ended."""
+        assert job is not None  # noqa: S101
+        if tag & 1:
+            self.floor.complete(job.place, -1)
+        self._vacate(job, tag >> 1)
+        self._urgent = True
+        self.at(self.now + self.timing.requeue_delay, BACK, job)
 
     def _saved(self, job: Job, how: Ended) -> int:
         """Seconds of work the run leaves behind: up to its notice, or to its last checkpoint."""
@@ -642,12 +700,10 @@ class Engine:
         if not spec.resumable:
             return 0
         computed = self.now - job.start
-        if how is not Ended.NODE_FAILED:
-            computed -= timing.kill_wait
         if job.restarts:
             computed -= timing.restart
         computed = max(0, min(computed, job.remaining))
-        if spec.notice and how is not Ended.NODE_FAILED:
+        if spec.notice and how is Ended.EVICTED:
             return computed
         return computed - computed % max(1, spec.checkpoint)
 
@@ -658,7 +714,8 @@ class Engine:
             self.drop_claim(job)
         job.claim, job.claim_until = place, until + self.timing.settle
         self.claims[job.number] = job
-        self.floor.promise(place, 1)
+        if self.policy.holds:
+            self.floor.promise(place, 1)
 
     def _end_claims(self) -> None:
         """Room kept too long is anybody's again, though the pass may never get as far as the job that it was for."""
@@ -666,7 +723,8 @@ class Engine:
             self.drop_claim(job)
 
     def drop_claim(self, job: Job) -> None:
-        self.floor.promise(job.claim, -1)
+        if self.policy.holds:
+            self.floor.promise(job.claim, -1)
         job.claim = ()
         del self.claims[job.number]
 
@@ -708,7 +766,7 @@ class Engine:
         """Try one job. The next of its stream to try; None if the stream is done with; _STOP if it is blocked."""
         if job.limited_by is not None and not self.policy.may_start(job):
             return None
-        if job.claim:
+        if job.claim and self.policy.holds:
             return self._attempt_claimed(job, stream)
         if scan.hopeless(job, self.policy.native):
             return _STOP
@@ -716,7 +774,8 @@ class Engine:
         end = self.now + job.limit
         if barred is not None and not self.policy.may_be_kept_off(job):
             barred = None
-        preempts = self.policy.native and self.policy.may_preempt(job)
+        # Slurm does not preempt anew for a job whose victims are still leaving.
+        preempts = self.policy.native and self.policy.may_preempt(job) and not job.claim
         for shape in (job.near, job.shape) if job.near is not None else (job.shape,):
             place = self.floor.room(shape, soft=False, barred=barred, end=end)
             if place is not None:
@@ -758,7 +817,7 @@ class Engine:
             if found is not None:
                 if scan.barred is None:
                     scan.barred = Barred()
-                scan.barred.keep(self.floor, found[1], found[0], job.shape.each)
+                scan.barred.keep(self.floor, found[1], found[0], job.shape.each, self.timing.resolution)
         return _STOP
 
     def _preempt_for(self, job: Job, shape: Shape, barred: Barred | None, end: int) -> None:
@@ -810,7 +869,7 @@ class Engine:
         return Result(
             policy=self.policy.name, workload=workload, machine=self.machine, timing=self.timing, end=end,
             runs=self.runs, first_start=self.first_start, finished=self.finished, charged=self.charged,
-            ledger=self.ledger, preempted=self.preempted, evicted=self.evicted, killed=self.killed,
+            ledger=self.ledger, preempted=self.preempted, evicted=self.evicted,
             events=self.events, passes=self.passes, rebalances=self.rebalances, pieces=self.pieces, notes={},
         )  # fmt: skip
 

@@ -86,6 +86,10 @@ class Floor:
         self.soft_memory = list(self.memory)
         self.all = (1 << len(sizes)) - 1
         self.up = self.all
+        self.completing = [0] * len(sizes)
+        """Runs that are being killed on the node. Until they are gone Slurm starts nobody there, on no GPU."""
+        self.usable = self.all
+        """Nodes without any such run."""
         kinds: dict[str, int] = {"": self.all}
         for index, node in enumerate(machine.nodes):
             if node.kind:
@@ -140,6 +144,15 @@ class Floor:
         for node, gpus in place:
             self.leaving[node] -= gpus
 
+    def complete(self, place: Place, by: int) -> None:
+        """One run more that is being killed on these nodes (+1), or one less (-1)."""
+        for node, _ in place:
+            self.completing[node] += by
+            if self.completing[node]:
+                self.usable &= ~(1 << node)
+            else:
+                self.usable |= 1 << node
+
     def promise(self, place: Place, sign: int) -> None:
         """Hold the room of a job that has had room made for it (+1), or give it up (-1)."""
         for node, gpus in place:
@@ -181,7 +194,7 @@ class Floor:
         on; the job may use them if it is gone by then (`end`) or leaves enough.
         """
         buckets = self.soft if soft else self.free
-        mask = shape.mask & self.up
+        mask = shape.mask & self.up & self.usable
         special = self.promised | barred.mask if barred is not None else self.promised
         found: list[int] = []
         wanted, each = shape.count, shape.each
@@ -212,7 +225,7 @@ class Floor:
         """Where the job fits if so many GPUs of loose runs are given up on each node; None if nowhere yet."""
         free, each = self.free.count, shape.each
         special = self.promised | barred.mask if barred is not None else self.promised
-        allowed = shape.mask & self.up
+        allowed = shape.mask & self.up & self.usable
         if shape.count == 1:
             nodes = [node for node in offered if allowed >> node & 1]
         else:
@@ -314,11 +327,14 @@ class Barred:
         self.spare: dict[int, int] = {}
         self.latest = 0
 
-    def keep(self, floor: Floor, nodes: Sequence[int], when: int, each: int) -> None:
+    def keep(self, floor: Floor, nodes: Sequence[int], when: int, each: int, step: int = 0) -> None:
+        """Keep nodes from a moment on. `step`: as Slurm does, whole nodes and from the beginning of that step."""
+        if step:
+            when -= when % step + 1
         for node in nodes:
             self.mask |= 1 << node
             self.until[node] = when
-            self.spare[node] = floor.spare_at(node, when, each)
+            self.spare[node] = 0 if step else floor.spare_at(node, when, each)
         self.latest = max(self.latest, when)
 
     def allows(self, node: int, each: int, end: int) -> bool:

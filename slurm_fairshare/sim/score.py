@@ -60,7 +60,6 @@ class Score:
     lost_unallocated: float
     preempted: int
     evicted: int
-    killed: int
     evicted_per_day: float
     waits: Mapping[str, Waits]
     large_share: float
@@ -104,7 +103,7 @@ def score(result: Result, start: int = 0, end: int | None = None) -> Score:
         occupancy=(charged + free) / whole, unallocated=free / whole,
         demand=sum(m.between(start, until) for m in ledger.wanted.values()) / whole,
         lost=lost / whole, lost_unallocated=lost_free / whole,
-        preempted=counts[0], evicted=counts[1], killed=result.killed, evicted_per_day=counts[1] * 86_400 / span,
+        preempted=counts[0], evicted=counts[1], evicted_per_day=counts[1] * 86_400 / span,
         waits=_waits(result, chosen, until), large_share=_large_share(result, start, until),
         pieces=result.pieces / max(1, result.end), drift=drift, converged=converged,
     )  # fmt: skip

@@ -19,7 +19,6 @@ LINES = (
     ("of it unallocated", "lost_unallocated", percent),
     ("evicted a day", "evicted_per_day", lambda value: f"{value:.0f}"),
     ("preempted by Slurm", "preempted", lambda value: f"{value:.0f}"),
-    ("ended, not resumable", "ended", lambda value: f"{value:.0f}"),
     ("largest job's GPUs free in pieces", "in_pieces", percent),
     ("mean lack of a week's owed", "drift", percent),
     ("converged after", "converged", lambda value: duration(value) if value >= 0 else "never"),

@@ -1,0 +1,82 @@
+"""What Slurm does around a stop, a pass and a plan, as it was found on the container cluster and in Slurm's source."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from slurm_fairshare.sim.budget import Budget, Knobs
+from slurm_fairshare.sim.engine import Ended, Timing
+from slurm_fairshare.sim.jobs import JobSpec, Workload
+from tests.sim.build import run
+
+EVEN = {"a": 1.0, "b": 1.0}
+SLURM = Timing.slurm()
+
+
+def test_nobody_starts_on_a_node_while_a_run_is_killed_there() -> None:
+    """A node with a completing job takes nobody, on whichever GPU."""
+    jobs = (
+        JobSpec(0, 0, 5000, 4, "a"),
+        JobSpec(1, 100, 500, 8, "a", min_runtime=900),
+        JobSpec(2, 101, 500, 1, "b", min_runtime=900),
+    )
+    result = run(Workload(jobs, EVEN), Budget(), nodes=1)
+    assert result.runs.ended[0] == Ended.PREEMPTED
+    assert result.first_start[1] == result.runs.end[0] + SLURM.kill_wait
+    assert result.first_start[2] > result.first_start[1]
+
+
+def test_killing_is_not_charged_and_a_run_that_does_not_resume_starts_anew() -> None:
+    jobs = (JobSpec(0, 0, 5000, 8, "a"), JobSpec(1, 1000, 500, 8, "b", min_runtime=900))
+    result = run(Workload(jobs, EVEN), Budget(), nodes=1)
+    assert result.runs.end[0] == 1000
+    assert result.first_start[1] == 1010
+    assert [end - start for start, end in zip(result.runs.start, result.runs.end, strict=True)] == [1000, 500, 5000]
+    assert result.runs.start[2] >= 1010 + SLURM.requeue_delay
+
+
+def test_only_a_job_that_has_to_queue_waits_for_the_main_schedulers_turn() -> None:
+    """The first in the queue is tried at once, others at the next pass: three seconds after the last."""
+    jobs = tuple(JobSpec(i, at, 50, 8, "a", min_runtime=900) for i, at in enumerate((100, 100, 100)))
+    result = run(Workload(jobs, EVEN), Budget(), nodes=2)
+    assert list(result.first_start[:2]) == [100, 100]
+    assert 150 < result.first_start[2] <= 153
+
+
+def test_unallocated_work_is_kept_off_planned_nodes_like_any_other() -> None:
+    """What may be preempted at once is no exception: backfill looks at its time limit."""
+    jobs = (
+        JobSpec(0, 0, 900, 4, "a", limit=1200, min_runtime=900),
+        JobSpec(1, 10, 900, 8, "a", limit=1200, min_runtime=900),
+        JobSpec(2, 20, 100, 1, "b", limit=5000),
+        JobSpec(3, 20, 100, 1, "b", limit=300),
+    )
+    result = run(Workload(jobs, EVEN), Budget(), nodes=1)
+    assert result.first_start[3] < 40
+    assert result.first_start[2] > result.first_start[1]
+
+
+def test_a_new_job_has_the_last_ticks_standing_and_those_that_wait_follow_later() -> None:
+    """The association's priority counts at submit; what is pending is recalculated every PriorityCalcPeriod."""
+    jobs = (
+        JobSpec(0, 0, 1000, 8, "a", min_runtime=900),
+        JobSpec(1, 1, 50, 8, "a", min_runtime=900),
+        JobSpec(2, 100, 50, 8, "b", min_runtime=900),
+        JobSpec(3, 101, 50, 8, "a", min_runtime=900),
+    )
+    timing = replace(SLURM, priority_period=5000)
+    quick, slow = (
+        run(Workload(jobs, EVEN), Budget(Knobs(tick=tick, evicts=False)), nodes=1, timing=timing) for tick in (10, 5000)
+    )
+    assert sorted(range(4), key=lambda i: quick.first_start[i]) == [0, 2, 1, 3]
+    assert sorted(range(4), key=lambda i: slow.first_start[i]) == [0, 1, 3, 2]
+
+
+def test_a_run_that_ends_before_the_rebalancer_reaches_it_is_no_eviction() -> None:
+    jobs = (
+        JobSpec(0, 0, 4002, 8, "a", min_runtime=3600, resumable=True),
+        JobSpec(1, 3900, 500, 8, "b", min_runtime=900),
+    )
+    at_once = run(Workload(jobs, EVEN), Budget(), nodes=1)
+    late = run(Workload(jobs, EVEN), Budget(), nodes=1, timing=replace(SLURM, act=600))
+    assert (at_once.evicted, late.evicted) == (1, 0)
