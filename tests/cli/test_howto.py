@@ -1,4 +1,4 @@
-"""Every command that the pages on budgets and roles show is run, in their order."""
+"""Every command that the pages on budgets, roles and knobs show is run, in their order."""
 
 from __future__ import annotations
 
@@ -74,3 +74,16 @@ def test_how_to_let_managers_run_their_own_budgets(empty_postgres: str) -> None:
         finally:
             for name in made:
                 connection.execute(sql.SQL("drop role if exists {}").format(sql.Identifier(name)))
+
+
+def test_how_to_change_a_knob(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    (scenario,) = blocks("change-a-knob.md", "yaml")
+    shorter = scenario.replace("days: 10\nwarmup: 3\n", "days: 1\nwarmup: 0.5\n")
+    assert shorter != scenario
+    monkeypatch.chdir(site.folder)
+    Path("lab.yaml").write_text(shorter, encoding="utf-8")
+    compare, sweep = commands("change-a-knob.md")
+    compared = site.says(*compare)
+    for figure in ("delivered of owed", "worst team", "lost work", "wait debug p90"):
+        assert re.search(rf"^{figure} +\S", compared, re.MULTILINE), compared
+    assert len(site.says(*sweep).splitlines()) == 1 + 3 * 2
