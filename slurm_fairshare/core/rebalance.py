@@ -10,10 +10,12 @@ Who may stop whom is `precedence`, what a job needs is `need`, which set is chea
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum, StrEnum
+from functools import cached_property
 from heapq import nsmallest
 from itertools import islice
 from types import MappingProxyType
@@ -25,8 +27,8 @@ from slurm_fairshare.core.contract import DebugLane, Ladder
 from slurm_fairshare.core.decisions import OPEN, Decision, Outcome, Recorded, Rule, Side
 from slurm_fairshare.core.fairshare import Ranked, Ranking
 from slurm_fairshare.core.lost import Loss, work_lost
-from slurm_fairshare.core.need import Need, Shape, fits, holds_unevenly
-from slurm_fairshare.core.precedence import Permission, in_lane, may_yield
+from slurm_fairshare.core.need import Need, Shape, fits, gpus_of, holds_unevenly
+from slurm_fairshare.core.precedence import Permission, in_lane, in_team, yields_inside
 from slurm_fairshare.core.resources import Resources
 from slurm_fairshare.core.scene import Identity as Identity
 from slurm_fairshare.core.scene import Scene as Scene
@@ -250,12 +252,15 @@ class _Pass:
         self.decisions: list[Decision] = []
         self.declined: list[Declined] = []
         self.room, self.gpus = dict(scene.room), dict(scene.gpus)
+        self.levels = Counter(self.gpus.values())
+        """How many nodes have so many GPUs: most jobs are seen to find no room without a look at the nodes."""
         self.gone: set[int] = set()
         self.in_lane: dict[str, bool] = {}
         self._candidates: dict[tuple[int, Permission], Candidate] = {}
         self._made: dict[int, list[Recorded]] | None = None
         self._starts: dict[str, list[datetime]] | None = None
-        self._lane_gpus: dict[str, int] | None = None
+        self._lane_gpus: dict[str, int] = {}
+        self._lane_rungs = [rung.name for rung in self.ladder.charged if lane is not None and lane.covers(rung)]
         scene.advance(now)
 
     def run(self) -> Pass:
@@ -339,6 +344,9 @@ class _Pass:
 
     def _needs(self, parts: Sequence[Job]) -> tuple[list[Need], str]:
         """What each component needs, or what of it is not understood."""
+        if len(parts) == 1:
+            need = self.scene.need(parts[0])
+            return [need], need.unknown
         if len({account_key(part.account) for part in parts}) > 1:
             return [], "components in several accounts"
         for part in parts[1:]:
@@ -351,14 +359,11 @@ class _Pass:
         """Slurm finds the lane's limit for a team only when the job could start: too late for whoever was stopped."""
         if self.lane is None or not self._in_lane(parts[0]):
             return ""
-        if self._lane_gpus is None:
-            self._lane_gpus = {}
-            for run in self.scene.holding.values():
-                if self._in_lane(run):
-                    key = account_key(run.account)
-                    self._lane_gpus[key] = self._lane_gpus.get(key, 0) + run.wanted.gpu_count
         key, most = account_key(parts[0].account), self.lane.max_gpus_per_team
-        held, wanted = self._lane_gpus.get(key, 0), sum(part.wanted.gpu_count for part in parts)
+        held = self._lane_gpus.get(key)
+        if held is None:
+            held = sum(self.scene.held.get((key, qos), 0) for qos in self._lane_rungs)
+        wanted = sum(part.wanted.gpu_count for part in parts)
         if held + wanted > most:
             return (
                 f"its team's debug jobs hold {held} GPUs, and with its {wanted} they would pass their limit of {most}"
@@ -370,15 +375,18 @@ class _Pass:
 
     def _take(self, names: Iterable[str], shape: Shape) -> None:
         for name in names:
-            need = self.scene.nodes[name].total if shape.whole else shape.each
-            self.room[name] = self.room[name].minus(need)
-            self.gpus[name] = _total(self.room[name])
+            self._set_room(name, self.room[name].minus(self._needed(shape, name)))
 
     def _give(self, job: Job) -> None:
         for name, part in job.by_node.items():
             if name in self.room:
-                self.room[name] = self.room[name].plus(part)
-                self.gpus[name] = _total(self.room[name])
+                self._set_room(name, self.room[name].plus(part))
+
+    def _set_room(self, name: str, room: Resources) -> None:
+        self.room[name] = room
+        self.levels[self.gpus[name]] -= 1
+        self.gpus[name] = gpus_of(room)
+        self.levels[self.gpus[name]] += 1
 
     def _decline(self, job: Job, why: Why, words: str, served: _Served = _Served.LEFT_OUT) -> _Served:
         self.declined.append(Declined(job.het_leader or job.job_id, why, words))
@@ -392,6 +400,7 @@ class _Pass:
             if placed is None:
                 if kept:
                     self.room, self.gpus = kept
+                    self.levels = Counter(self.gpus.values())
                 return False
             assert need.shape is not None  # noqa: S101  _serve has looked
             self._take(placed, need.shape)
@@ -401,6 +410,9 @@ class _Pass:
         """Nodes that hold the job as things stand: the fullest that fit, so that large holes stay whole."""
         shape = need.shape
         assert shape is not None  # noqa: S101  _serve has looked
+        wanted = shape.each.gpu_count
+        if not shape.loose and sum(n for gpus, n in self.levels.items() if gpus >= wanted) < shape.nodes:
+            return None
         for names in need.sets:
             found = self._place_in(shape, names)
             if found is not None:
@@ -427,7 +439,7 @@ class _Pass:
         waiting = self._waits_for_earlier(made, before)
         if waiting is not None:
             return self._decline(job, *waiting, _Served.BLOCKED)
-        yielding = self._yielding(job, leaf, {one.decision.victim.job_id for one in made} | self._took_from(job))
+        yielding = self._yielding(job, leaf, {one.decision.victim.job_id for one in made})
         found = self._search(needs, yielding)
         if found is None:
             return self._decline(job, Why.NOBODY_YIELDS, self._nobody(leaf, len(yielding)), _Served.BLOCKED)
@@ -472,7 +484,7 @@ class _Pass:
         for name in best.placed:
             room[name] = room[name].minus(self._needed(need.shape, name))
         for name in room:
-            gpus[name] = _total(room[name])
+            gpus[name] = gpus_of(room[name])
 
     def _cheapest(
         self, need: Need, room: dict[str, Resources], gpus: dict[str, int], candidates: Sequence[Candidate]
@@ -534,38 +546,24 @@ class _Pass:
             return Why.GAVE_UP, f"room was made for it {self.rules.attempts} times in {wait} and it did not start"
         return None
 
-    def _yielding(self, job: Job, leaf: Ranked, tried: Collection[int]) -> list[tuple[Job, Ranked, Permission]]:
-        """The runs past their minimum that may be stopped for the job. One look at two leaves serves all runs."""
-        found = []
-        for account, bare in self.scene.bare.items():
-            theirs = self.leaf_by_account.get(account)
-            if theirs is None or not bare:
-                continue
-            own = theirs.path == leaf.path
-            verdicts: dict[object, Permission | None] = {}
-            for job_id, run in bare.items():
-                kind = run.contract and run.contract.priority if own else run.qos
-                if kind not in verdicts:
-                    verdicts[kind] = self._may_yield(job, leaf, run, theirs, own)
-                permission = verdicts[kind]
-                if permission is not None and job_id not in tried and job_id not in self.gone:
-                    found.append((run, theirs, permission))
-        return [one for one in found if not spared(one[0], self.rules)]
-
-    def _may_yield(self, job: Job, leaf: Ranked, run: Job, theirs: Ranked, own: bool) -> Permission | None:
-        """`may_yield`, asked once for all jobs and runs that it cannot tell apart."""
-        if own and not self.rules.in_team:
-            return None
-        key: object = (
-            (job.contract and job.contract.priority, run.contract and run.contract.priority)
-            if own
-            else (self._in_lane(job), self._in_lane(run))
-        )
-        known = self.scene.permissions(self.ranking).setdefault((leaf.path, theirs.path), {})
-        if key not in known:
-            hysteresis = self.rules.hysteresis
-            known[key] = may_yield(job, leaf, run, theirs, self.ranking, self.ladder, self.lane, hysteresis)
-        return known[key]
+    def _yielding(self, job: Job, leaf: Ranked, tried: set[int]) -> list[tuple[Job, Ranked, Permission]]:
+        """The runs past their minimum that may be stopped for the job."""
+        found: list[tuple[Job, Ranked, Permission]] = []
+        bare, hysteresis = self.scene.bare, self.rules.hysteresis
+        for other in self.scene.yielding(leaf, self.ranking, hysteresis, debug=self._in_lane(job)):
+            for run in bare.get(other.account, {}).values():
+                permission = other.debug_runs if self._in_lane(run) else other.others
+                if permission is not None:
+                    found.append((run, other.leaf, permission))
+        if self.rules.in_team and in_team(job.contract):
+            for run in bare.get(account_key(leaf.account), {}).values():
+                inside = yields_inside(job, run, leaf)
+                if inside is not None:
+                    found.append((run, leaf, inside))
+        if not found:
+            return found
+        kept = tried | self.gone | self._took_from(job)
+        return [one for one in found if one[0].job_id not in kept and not spared(one[0], self.rules)]
 
     def _could_hold(self, need: Need, yielding: Sequence[tuple[Job, Ranked, Permission]]) -> bool:
         """Whether enough nodes would have the GPUs if all of them yielded: most tries end at this count."""
@@ -575,11 +573,11 @@ class _Pass:
         for run, _, _ in yielding:
             for name, part in run.by_node.items():
                 more[name] = more.get(name, 0) + part.gpu_count
-        gpus = self.gpus
-        return any(
-            sum(1 for name in names if gpus[name] + more.get(name, 0) >= each) >= need.shape.nodes
-            for names in need.sets
-        )
+        gpus, most = self.gpus, need.shape.nodes
+        cleared = {name for name, freed in more.items() if gpus.get(name, each) + freed >= each}
+        if most == 1:
+            return any(not cleared.isdisjoint(names) for names in need.sets)
+        return any(sum(1 for name in names if gpus[name] >= each or name in cleared) >= most for names in need.sets)
 
     def _candidate(self, run: Job, theirs: Ranked, permission: Permission) -> Candidate:
         key = (run.job_id, permission)
@@ -611,7 +609,7 @@ class _Pass:
                 f"{yielding} runs past their minimum would yield to it, but their nodes together with "
                 "what is free do not hold it whole, so none is stopped"
             )
-        bare = sum(len(runs) for account, runs in self.scene.bare.items() if account in self.leaf_by_account)
+        bare = self._bare
         if not bare:
             return "no run under contract is past its minimum runtime yet"
         ratio = leaf.standing.ratio
@@ -619,6 +617,10 @@ class _Pass:
             f"none of the {bare} runs past their minimum belongs to a side that is over target and "
             f"behind by more than {self.rules.hysteresis:.2f} ({leaf.path} stands at {ratio:.2f} of its entitlement)"
         )
+
+    @cached_property
+    def _bare(self) -> int:
+        return sum(len(runs) for account, runs in self.scene.bare.items() if account in self.leaf_by_account)
 
     def _decision(
         self, job: Job, parts: Sequence[Job], leaf: Ranked, candidate: Candidate, placed: Sequence[str]
@@ -685,10 +687,6 @@ def _carried_out(one: Recorded) -> bool:
 def _family(job: Job) -> str:
     """What an array's tasks have in common; of any other job, itself."""
     return str(job.het_leader) if job.het_leader else job.label.partition("_")[0]
-
-
-def _total(room: Resources) -> int:
-    return sum(amount for amount in room.gpus.values() if amount > 0)
 
 
 def dry(decision: Decision) -> Decision:

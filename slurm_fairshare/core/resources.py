@@ -33,9 +33,10 @@ class Resources:
         return self._combine(other, -1)
 
     def _combine(self, other: Resources, sign: int) -> Resources:
-        kinds = sorted(self.gpus.keys() | other.gpus.keys())
+        mine, theirs = self.gpus, other.gpus
+        kinds = mine if mine.keys() == theirs.keys() else sorted(mine.keys() | theirs.keys())
         return Resources(
-            gpus={kind: self.gpus.get(kind, 0) + sign * other.gpus.get(kind, 0) for kind in kinds},
+            gpus={kind: mine.get(kind, 0) + sign * theirs.get(kind, 0) for kind in kinds},
             cpus=self.cpus + sign * other.cpus,
             memory_mb=self.memory_mb + sign * other.memory_mb,
         )

@@ -10,17 +10,17 @@ from types import MappingProxyType
 
 from slurm_fairshare.core.cluster import COMPLETING, RUNNING, Job, Node, Picture
 from slurm_fairshare.core.contract import Contract, Ladder
-from slurm_fairshare.core.fairshare import Ranking
+from slurm_fairshare.core.fairshare import Ranked, Ranking
 from slurm_fairshare.core.need import Need, gpus_of, need_of
-from slurm_fairshare.core.precedence import Permission
+from slurm_fairshare.core.precedence import Precedence, yielding_to
 from slurm_fairshare.core.resources import Resources
 from slurm_fairshare.core.tree import account_key
 
 Identity = tuple[int, datetime | None]
 """A run: the job's number and the moment this run of it started."""
 
-Permissions = dict[tuple[str, str], dict[object, Permission | None]]
-"""By the two leaves, then by whatever of job and run the rules look at."""
+Yielding = dict[tuple[str, bool], tuple[Precedence, ...]]
+"""From whom a leaf's jobs may take: by the leaf's path and whether the job is the debug lane's."""
 
 
 class Scene:
@@ -50,8 +50,10 @@ class Scene:
         self._ends: list[tuple[datetime, int]] = []
         """When protection ends, soonest first; what is no longer in `_protected` is passed over."""
         self._charged: dict[str, bool] = {}
-        self._permissions: tuple[Ranking | None, Permissions] = (None, {})
+        self._yielding: tuple[Ranking | None, Yielding] = (None, {})
         self.holding: dict[int, Job] = {}
+        self.held: dict[tuple[str, str], int] = {}
+        """GPUs that runs hold, by account key and QOS."""
         self._leaving: set[int] = set()
         self._needs: dict[object, Need] = {}
 
@@ -80,6 +82,7 @@ class Scene:
     def _hold(self, job: Job, *, may_be_asked: bool = True) -> None:
         """Take up a run whose room the nodes already count as allocated."""
         self.holding[job.job_id] = job
+        self._count(job, 1)
         if job.qos == self.ladder.unallocated.name:
             if may_be_asked:
                 self._change(job, 1)
@@ -108,8 +111,13 @@ class Scene:
         if job.job_id not in self._leaving and job.qos != self.ladder.unallocated.name:
             self._change(job, 1)
         self._leaving.discard(job.job_id)
-        self.holding.pop(job.job_id, None)
+        if self.holding.pop(job.job_id, None) is not None:
+            self._count(job, -1)
         self._forget(job)
+
+    def _count(self, job: Job, sign: int) -> None:
+        key = (account_key(job.account), job.qos)
+        self.held[key] = self.held.get(key, 0) + sign * job.wanted.gpu_count
 
     def _forget(self, job: Job) -> None:
         if self._protected.pop(job.job_id, None) is None:
@@ -126,11 +134,14 @@ class Scene:
                 del self._protected[job_id]
                 self.bare.setdefault(account_key(job.account), {})[job_id] = job
 
-    def permissions(self, ranking: Ranking) -> Permissions:
-        """What has been asked under this very ranking; a new one starts afresh."""
-        if self._permissions[0] is not ranking:
-            self._permissions = (ranking, {})
-        return self._permissions[1]
+    def yielding(self, leaf: Ranked, ranking: Ranking, hysteresis: float, *, debug: bool) -> tuple[Precedence, ...]:
+        """`yielding_to`, asked once for all jobs that it cannot tell apart; a new ranking starts afresh."""
+        if self._yielding[0] is not ranking:
+            self._yielding = (ranking, {})
+        known = self._yielding[1].get((leaf.path, debug))
+        if known is None:
+            known = self._yielding[1][leaf.path, debug] = yielding_to(leaf, ranking, hysteresis, debug=debug)
+        return known
 
     def charged(self, job: Job) -> bool:
         """Whether a budget pays for the job."""

@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from itertools import islice
 
 from slurm_fairshare.core import cluster
 from slurm_fairshare.core.contract import Contract, DebugLane, Ladder, Priority, Rung
@@ -267,7 +266,7 @@ class Budget(Policy):
             assert isinstance(group.key, tuple)  # noqa: S101
             if group.key[0] == "unallocated":
                 return
-            for job in islice(group.in_order(), most[group.key[0]]):
+            for job in group.firsts(most[group.key[0]]):
                 if job.limited_by is not None and not self.may_start(job):
                     break
                 if job.claim:

@@ -744,9 +744,9 @@ class Engine:
             if not group.live:
                 continue
             heap: list[tuple[int, Job, Stream]] = []
-            for stream in group.streams.values():
+            for stream in group.active:
                 head = stream.head()
-                if head is not None and (head.claim or not scan.hopeless(head, policy.native)):
+                if head.claim or not scan.hopeless(head, policy.native):
                     heap.append((head.arrival, head, stream))
             if len(heap) > 1:
                 heapq.heapify(heap)
@@ -781,7 +781,7 @@ class Engine:
             if place is not None:
                 self._start(job, place)
                 if barred is None:
-                    return stream.head()
+                    return stream.head() if stream.live else None
                 barred.used(place, end)
                 return stream.after(job.position, NEVER)
             if preempts and self.loose and self.floor.room(shape, soft=True, barred=barred, end=end) is not None:
@@ -796,7 +796,7 @@ class Engine:
         place = self.floor.room(job.shape, soft=False)
         if place is not None:
             self._start(job, place)
-            return stream.head()
+            return stream.head() if stream.live else None
         job.claim = claim
         self.claims[job.number] = job
         self.floor.promise(claim, 1)
@@ -877,26 +877,38 @@ class Engine:
 class _Scan:
     """What one pass has found out: shapes that fit nowhere any more, and the nodes kept for blocked jobs."""
 
-    __slots__ = ("barred", "dead", "dead_soft", "reservations")
+    __slots__ = ("barred", "dead", "dead_soft", "reservations", "wide", "wide_soft")
 
     def __init__(self, reservations: int) -> None:
         self.reservations = reservations
         self.barred: Barred | None = None
         self.dead: dict[int, int] = {}
         self.dead_soft: dict[int, int] = {}
+        self.wide: dict[tuple[int, int], int] = {}
+        self.wide_soft: dict[tuple[int, int], int] = {}
 
     def hopeless(self, job: Job, native: bool) -> bool:
         """Whether less than the job needs has already failed on the same nodes in this pass."""
         shape = job.shape
-        dead = self.dead_soft if native and job.charged else self.dead
-        smallest = dead.get(shape.mask)
-        return smallest is not None and shape.each >= smallest
+        soft = native and job.charged
+        smallest = (self.dead_soft if soft else self.dead).get(shape.mask)
+        if smallest is not None and shape.each >= smallest:
+            return True
+        if shape.count == 1 or self.reservations:
+            return False
+        fewest = (self.wide_soft if soft else self.wide).get((shape.mask, shape.each))
+        return fewest is not None and shape.count >= fewest
 
     def failed(self, job: Job, soft: bool) -> None:
         shape = job.shape
-        if shape.count == 1 and shape.plain:
+        if not shape.plain:
+            return
+        if shape.count == 1:
             dead = self.dead_soft if soft else self.dead
             dead[shape.mask] = min(shape.each, dead.get(shape.mask, NEVER))
+        else:
+            wide, key = self.wide_soft if soft else self.wide, (shape.mask, shape.each)
+            wide[key] = min(shape.count, wide.get(key, NEVER))
 
 
 _STOP = object()

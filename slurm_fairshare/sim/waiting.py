@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from heapq import merge
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -42,16 +42,19 @@ class Stream:
             self._mins[-1] = job.limit
         job.stream = self
         job.position = self.base + position
+        if not self.live:
+            self.group.active[self] = None
         self.live += 1
-        self.group.live += 1
+        self.group.changed(1)
 
     def remove(self, job: Job) -> None:
         index = job.position - self.base
         self._jobs[index] = None
         job.stream = None
         self.live -= 1
-        self.group.live -= 1
+        self.group.changed(-1)
         if self.live == 0:
+            del self.group.active[self]
             self.base += len(self._jobs)
             self._jobs.clear()
             self._mins.clear()
@@ -72,8 +75,11 @@ class Stream:
         self.base += blocks * BLOCK
         self.first -= blocks * BLOCK
 
-    def head(self) -> Job | None:
-        return self._jobs[self.first] if self.live else None
+    def head(self) -> Job:
+        """The first; only of a stream in which somebody waits."""
+        job = self._jobs[self.first]
+        assert job is not None  # noqa: S101
+        return job
 
     def after(self, position: int, longest: int) -> Job | None:
         """The first job from a position on whose limit is at most `longest`."""
@@ -106,22 +112,38 @@ class Stream:
 class Group:
     """Streams of one standing. `priority`: larger goes first."""
 
-    __slots__ = ("key", "live", "priority", "streams")
+    __slots__ = ("_firsts", "active", "key", "live", "priority", "streams")
 
     def __init__(self, key: Hashable) -> None:
         self.key = key
         self.priority: float = 0.0
         self.streams: dict[Hashable, Stream] = {}
+        self.active: dict[Stream, None] = {}
+        """The streams in which somebody waits."""
         self.live = 0
+        self._firsts: list[Job] | None = None
 
     def oldest(self) -> int:
         """The arrival that decides between groups of one priority."""
-        return min((head.arrival for s in self.streams.values() if (head := s.head()) is not None), default=0)
+        return min((stream.head().arrival for stream in self.active), default=0)
 
     def in_order(self) -> Iterator[Job]:
         """The group's jobs by arrival."""
-        live = [stream for stream in self.streams.values() if stream.live]
-        return iter(live[0]) if len(live) == 1 else merge(*live, key=lambda job: job.arrival)
+        return merge(*self.active, key=_arrival)
+
+    def firsts(self, count: int) -> list[Job]:
+        """The first few by arrival: asked again and again, so kept until somebody comes or goes."""
+        if self._firsts is None:
+            self._firsts = list(islice(self.in_order(), count))
+        return self._firsts
+
+    def changed(self, by: int) -> None:
+        self.live += by
+        self._firsts = None
+
+
+def _arrival(job: Job) -> int:
+    return job.arrival
 
 
 def _first(group: Group) -> float:
@@ -168,7 +190,8 @@ class Waiting:
     def order(self) -> list[Group]:
         if not self._sorted:
             self._order.sort(key=_first)
-            if any(one.priority == other.priority for one, other in pairwise(self._order)):
+            live = [group for group in self._order if group.live]
+            if any(one.priority == other.priority for one, other in pairwise(live)):
                 self._order.sort(key=lambda group: (-group.priority, group.oldest()))
             self._sorted = True
         return self._order
