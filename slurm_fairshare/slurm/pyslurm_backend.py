@@ -12,7 +12,8 @@ here for a second time.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Mapping
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -22,6 +23,7 @@ from slurm_fairshare.core.contract import Ladder
 from slurm_fairshare.core.runs import RejectedRow
 from slurm_fairshare.errors import ConfigError, SlurmUnreachable, SlurmUnreadable
 from slurm_fairshare.slurm.cli import CommandLine
+from slurm_fairshare.slurm.jobid import read_label
 from slurm_fairshare.slurm.nodes import states_of
 from slurm_fairshare.slurm.queue import EXCLUDED, EXCLUSIVE, jobs_from
 from slurm_fairshare.slurm.tres import resources
@@ -33,6 +35,7 @@ AGREE_WITHIN = 3
 
 def load_pyslurm(import_module: Callable[[str], Any] = importlib.import_module) -> Any:
     """The module, or ConfigError with the reason in the importer's words."""
+    os.environ["SLURM_BITSTR_LEN"] = "0"  # an array's waiting tasks in full, as the tools are asked for them
     try:
         return import_module("pyslurm")
     except ImportError as error:
@@ -87,11 +90,15 @@ class PyslurmBackend(CommandLine):
             if not difference:
                 self._agreed = True
                 return
-        raise SlurmUnreadable(f"pyslurm and Slurm's own tools disagree about {difference}; {REMEDY}")
+        raise SlurmUnreadable(
+            f"pyslurm and Slurm's own tools disagree about {difference}: see that every type of GPU stands in "
+            f"AccountingStorageTRES, which pyslurm cannot do without, or {REMEDY}"
+        )
 
 
 def first_difference(one: Picture, other: Picture) -> str:
-    """What two pictures disagree on first, "" for nothing. Priorities and what feasibility does not model may."""
+    """What two pictures disagree on first, "" for nothing. Left out is what moves from one question to the next
+    (priorities, reasons), what its owner writes (the name), and what pyslurm has other words for."""
     for what, mine, theirs in (
         ("job", _by_label(one.jobs), _by_label(other.jobs)),
         ("node", {node.name: node for node in one.nodes}, {node.name: node for node in other.nodes}),
@@ -102,17 +109,49 @@ def first_difference(one: Picture, other: Picture) -> str:
     return ""
 
 
-def _by_label(jobs: Iterable[Job]) -> dict[str, Any]:
-    return {job.label: replace(job, priority=0, reason="", constraints=(), by_node={}) for job in jobs}
+def _by_label(jobs: Sequence[Job]) -> dict[str, Job]:
+    """Without what may differ, and an array's requeued tasks in its waiting line, where squeue folds them: the line
+    counts them, and loses its limit."""
+    lines = {read_label(job.label).job for job in jobs if "[" in job.label}
+    found: dict[str, Job] = {}
+    for job in sorted(jobs, key=lambda job: "[" not in job.label):
+        number = read_label(job.label).job
+        folds = job.pending and number in lines
+        label = f"{number}_[]" if folds else job.label
+        plain = replace(job, label=label, priority=0, reason="", name="", constraints=_lasting(job), by_node={})
+        line = found.get(label)
+        if line is not None:
+            plain = replace(line, array_size=line.array_size + job.array_size)
+        found[label] = replace(plain, array_limit=0) if folds else plain
+    return found
+
+
+def _lasting(job: Job) -> tuple[str, ...]:
+    return tuple(one for one in job.constraints if not one.startswith(_OTHER_WORDS))
+
+
+_OTHER_WORDS = ("dependency=", "tres_per_socket=")
 
 
 # --- in squeue's words ----------------------------------------------------------------------------
 
 
 def jobs_of(jobs: Iterable[Any], ladder: Ladder) -> tuple[tuple[Job, ...], tuple[RejectedRow, ...]]:
-    """Jobs that are in squeue's list: not those that have ended and are only remembered."""
-    rows = [row_of(job) for job in jobs if str(job.state) not in _ENDED]
-    return jobs_from(rows, ladder, "pyslurm")
+    """Jobs that are in squeue's list, not those that have ended and are only remembered, and those that could not be
+    read. Raises SlurmUnreadable if these are all."""
+    rows: list[dict[str, str]] = []
+    untold: list[RejectedRow] = []
+    for job in jobs:
+        try:
+            if str(job.state) not in _ENDED:
+                rows.append(row_of(job))
+        except ValueError as error:
+            untold.append(RejectedRow("pyslurm", f"job {job.id}", str(error)))
+    found, unread = jobs_from(rows, ladder, "pyslurm")
+    rejected = (*untold, *unread)
+    if rejected and not found:
+        raise SlurmUnreadable(f"no job that pyslurm told of can be read ({rejected[0].reason}); {REMEDY}")
+    return found, rejected
 
 
 _ENDED = frozenset(
@@ -125,8 +164,7 @@ _ENDED = frozenset(
 
 def row_of(job: Any) -> dict[str, str]:
     """squeue's columns of one job."""
-    nodes = _text(job.allocated_nodes)
-    values = {
+    return {
         "JobID": str(job.id),
         "JobArrayID": _label(job),
         "Account": _text(job.account),
@@ -143,13 +181,13 @@ def row_of(job: Any) -> dict[str, str]:
         "TimeLimit": f"{int(job.time_limit)}:00" if job.time_limit else "UNLIMITED",
         "tres-alloc": _tres(job.allocated_tres or job.requested_tres),
         "NumNodes": str(job.num_nodes or 1),
-        "NodeList": nodes,
-        "admin_comment": _text(job.admin_comment),
+        "NodeList": _text(job.allocated_nodes),
+        "admin_comment": _written(job, "admin_comment"),
         "Requeue": "1" if job.is_requeueable else "0",
         "BatchFlag": "1" if job.is_batch_job else "0",
         "HetJobId": str(job.heterogeneous_id or 0),
         "RestartCnt": str(job.requeue_count or 0),
-        "Dependency": str(job.dependencies) if job.dependencies else "",
+        "Dependency": _dependency(job.dependencies),
         "Feature": ",".join(job.constraints or ()),
         "Licenses": ",".join(job.licenses or ()),
         "ReqNodes": _text(job.required_nodes),
@@ -157,13 +195,15 @@ def row_of(job: Any) -> dict[str, str]:
         "Contiguous": "1" if job.requires_contiguous_nodes else "0",
         "ReqSwitch": str(job.required_switches or 0),
         "Reservation": _text(job.reservation),
-        "Name": _text(job.name),
+        "Name": _written(job, "name"),
         EXCLUDED: _text(job.excluded_nodes),
         EXCLUSIVE: "",
+        # pyslurm cannot read these; what they say of types the node's GPUs say too, or nothing agrees
+        "tres-per-job": "",
+        "tres-per-node": "",
+        "tres-per-task": "",
+        "tres-per-socket": _per_socket(job),
     }
-    for what in ("job", "node", "socket", "task"):
-        values[f"tres-per-{what}"] = _text(getattr(job, f"tres_per_{what}"))
-    return values
 
 
 def _label(job: Any) -> str:
@@ -171,17 +211,37 @@ def _label(job: Any) -> str:
     if job.array_tasks_waiting:
         at_once = f"%{job.array_tasks_parallel}" if job.array_tasks_parallel else ""
         return f"{job.array_id}_[{job.array_tasks_waiting}{at_once}]"
-    if job.array_id and job.array_task_id is not None:
-        return f"{job.array_id}_{job.array_task_id}"
+    if job.array_id:
+        return f"{job.array_id}_{job.array_task_id or 0}"  # pyslurm's word for number 0 is None
     if job.heterogeneous_id:
         return f"{job.heterogeneous_id}+{job.heterogeneous_offset or 0}"
     return str(job.id)
 
 
+def _dependency(told: Mapping[str, Any] | None) -> str:
+    """`afterok:12(unfulfilled),afterany:13`. Of a singleton that has not its turn yet pyslurm tells nothing."""
+    if not told:
+        return ""
+    named = [f"{kind}:{job}" for kind, jobs in told.items() if isinstance(jobs, list) for job in jobs]
+    return ("?" if told["satisfy"] == "any" else ",").join(named) or "singleton"
+
+
+def _per_socket(job: Any) -> str:
+    """GPUs by socket are asked for with the number of sockets, which is all that pyslurm tells of them."""
+    sockets = job.sockets_per_node or 1
+    return f"gres/gpu,sockets={sockets}" if sockets > 1 and "gres/gpu" in _tres(job.requested_tres) else ""
+
+
 def _text(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return ",".join(f"{name}:{count}" for name, count in value.items())
     return "" if value is None else str(value)
+
+
+def _written(thing: Any, what: str) -> str:
+    """What people write as they like: pyslurm raises where that is no UTF-8."""
+    try:
+        return _text(getattr(thing, what))
+    except UnicodeDecodeError as error:
+        return error.object.decode("utf-8", "backslashreplace")
 
 
 def _moment(value: Any) -> str:
@@ -205,14 +265,20 @@ def node_of(node: Any) -> Node:
         return Node(
             name=node.name,
             states=states_of(str(node.state)),
-            total=replace(total, cpus=int(node.total_cpus or 0), memory_mb=int(node.real_memory or 0)),
+            total=replace(total, cpus=int(node.effective_cpus or 0), memory_mb=int(node.real_memory or 0)),
             allocated=allocated,
             partitions=tuple(node.partitions or ()),
             features=tuple(node.active_features or ()),
-            reason=" ".join(_text(node.reason).split()),
+            reason=_reason(node),
         )
     except ValueError as error:
         raise SlurmUnreadable(f"pyslurm told of node {node.name} what is not understood ({error}); {REMEDY}") from error
+
+
+def _reason(node: Any) -> str:
+    """With who said it and when, as scontrol has it."""
+    words = " ".join(_written(node, "reason").split())
+    return f"{words} [{node.reason_user}@{_moment(node.reason_time)}]" if words and node.reason_time else words
 
 
 def _gres_text(gres: Mapping[str, Any]) -> str:

@@ -246,6 +246,13 @@ class Cluster:
         return frozenset(self.slurm_output("sacctmgr", "-nP", "show", entity, f"format={column}").split())
 
 
+class LocalCluster(Cluster):
+    """A Slurm on this machine, with its tools on PATH: every command runs here. It cannot be stopped and started."""
+
+    def command_prefix(self, service: str = "slurmctld", user: str = "fairshare") -> list[str]:  # noqa: ARG002  all are here
+        return ["setpriv", "--reuid", user, "--regid", user, "--init-groups"]
+
+
 def _run(argv: Sequence[str], check: bool = True, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
     if stdin is None:
         done = subprocess.run(argv, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)

@@ -1,7 +1,7 @@
 """pyslurm as another way to the picture: taken where it fits and agrees, refused with words everywhere else.
 
-pyslurm cannot be installed here (it is built against one release of Slurm), so its absence is tested as the refusal it
-must be, and what is read from it on objects that have its properties.
+pyslurm can be installed beside one release of Slurm only, so its absence is tested as the refusal it must be, and what
+is read from it on objects that have its properties; tests/cluster/test_pyslurm.py is for where it is.
 """
 
 from __future__ import annotations
@@ -78,10 +78,7 @@ def told(**values: Any) -> SimpleNamespace:
         "required_switches": 0,
         "reservation": None,
         "name": "train",
-        "tres_per_job": None,
-        "tres_per_node": {"gres/gpu": 2},
-        "tres_per_socket": None,
-        "tres_per_task": None,
+        "sockets_per_node": None,
     }
     return SimpleNamespace(**plain | values)
 
@@ -91,12 +88,14 @@ def machine(**values: Any) -> SimpleNamespace:
         "name": "n1",
         "state": "MIXED",
         "configured_gres": {"gpu:h100": 8},
-        "total_cpus": 64,
+        "effective_cpus": 64,
         "real_memory": 128_000,
         "allocated_tres": {"cpu": "4", "mem": "4000M", "gres/gpu": "2", "gres/gpu:h100": "2"},
         "partitions": ["gpu"],
         "active_features": ["ib"],
         "reason": None,
+        "reason_user": "root",
+        "reason_time": None,
     }
     return SimpleNamespace(**plain | values)
 
@@ -206,6 +205,7 @@ def test_every_column_that_squeue_is_asked_for_is_told() -> None:
 LABELS = {
     "7": {},
     "7_2": {"array_id": 7, "array_task_id": 2},
+    "7_0": {"array_id": 7, "array_task_id": None},
     "7_[3-9%2]": {"array_id": 7, "array_tasks_waiting": "3-9", "array_tasks_parallel": 2},
     "11+1": {"heterogeneous_id": 11, "heterogeneous_offset": 1},
 }
@@ -214,6 +214,67 @@ LABELS = {
 @pytest.mark.parametrize(("label", "values"), LABELS.items())
 def test_a_jobs_label_is_squeues(label: str, values: dict[str, Any]) -> None:
     assert row_of(told(**values))["JobArrayID"] == label
+
+
+def dependency(**kinds: Any) -> dict[str, Any]:
+    return {"after": [], "afterany": [], "afterok": [], "singleton": False, "satisfy": "all"} | kinds
+
+
+DEPENDENCIES: dict[str, dict[str, Any] | None] = {
+    "": None,
+    "afterany:13,afterok:12(unfulfilled)": dependency(afterok=["12(unfulfilled)"], afterany=[13]),
+    "afterok:12?afterok:13": dependency(afterok=[12, 13], satisfy="any"),
+    "singleton": dependency(),
+}
+
+
+@pytest.mark.parametrize(("words", "kinds"), DEPENDENCIES.items())
+def test_what_a_job_depends_on_is_written_as_slurm_writes_it(words: str, kinds: dict[str, Any] | None) -> None:
+    assert row_of(told(dependencies=kinds))["Dependency"] == words
+
+
+@pytest.mark.parametrize(("sockets", "gpus", "constraints"), [(2, 2, 1), (2, 0, 0), (1, 2, 0), (None, 2, 0)])
+def test_gpus_on_each_of_several_sockets_are_a_constraint(sockets: int | None, gpus: int, constraints: int) -> None:
+    waiting = told(
+        state="PENDING",
+        start_time=None,
+        allocated_tres=None,
+        allocated_nodes=None,
+        requested_tres=amounts(gpu=gpus) if gpus else amounts(),
+        sockets_per_node=sockets,
+    )
+    (job,) = backend(module(waiting), waiting).picture(NOW).jobs
+    assert len(job.constraints) == constraints
+
+
+def undecodable(_: Any) -> str:
+    return b"tr\xe4in".decode()
+
+
+class ForeignJob(SimpleNamespace):
+    name = property(undecodable)
+
+
+class ForeignNode(SimpleNamespace):
+    reason = property(undecodable)
+
+
+def test_words_that_are_no_utf8_hide_neither_job_nor_node() -> None:
+    job, node = ForeignJob(**vars(told())), ForeignNode(**vars(machine(state="IDLE+DRAIN", reason_time=EPOCH)))
+    (found,) = backend(module(job), told()).picture(NOW).jobs
+    assert found.name == "tr\\xe4in"
+    assert node_of(node).reason == f"tr\\xe4in [root@{EPOCH}]"
+
+
+def test_an_arrays_requeued_task_may_stand_apart_from_the_line_that_squeue_folds_it_into() -> None:
+    waiting = {"array_id": 7, "state": "PENDING", "start_time": None, "allocated_tres": None, "allocated_nodes": None}
+    line = told(**waiting, array_tasks_waiting="3", array_tasks_parallel=2)
+    task = told(**waiting, id=9, array_task_id=None, requeue_count=1)
+    folded = told(**waiting, array_tasks_waiting="0,3")
+    picture = backend(module(task, line), folded).picture(NOW)
+    assert [(job.label, job.array_limit) for job in picture.jobs] == [("7_0", 0), ("7_[3%2]", 2)]
+    with pytest.raises(SlurmUnreadable, match="disagree about job 7_"):
+        backend(module(line), folded).picture(NOW)
 
 
 def test_jobs_that_have_ended_are_in_no_queue_and_one_that_waits_holds_nothing() -> None:
@@ -226,8 +287,8 @@ def test_jobs_that_have_ended_are_in_no_queue_and_one_that_waits_holds_nothing()
 
 
 def test_a_drained_node_says_so_and_why() -> None:
-    node = node_of(machine(state="IDLE+DRAIN", reason="bad\ngpu", allocated_tres=None))
-    assert (node.drained, node.reason, node.allocated.gpu_count) == (True, "bad gpu", 0)
+    node = node_of(machine(state="IDLE+DRAIN", reason="bad\ngpu", reason_time=EPOCH, allocated_tres=None))
+    assert (node.drained, node.reason, node.allocated.gpu_count) == (True, f"bad gpu [root@{EPOCH}]", 0)
 
 
 def test_a_job_that_cannot_be_read_is_kept_aside() -> None:
@@ -235,3 +296,9 @@ def test_a_job_that_cannot_be_read_is_kept_aside() -> None:
     slurm = backend(module(good, bad), good)
     assert [job.job_id for job in slurm.picture(NOW).jobs] == [7]
     assert [row.source for row in slurm.rejected] == ["pyslurm"]
+
+
+def test_a_queue_of_which_no_job_can_be_read_is_no_empty_queue() -> None:
+    slurm = backend(module(told(submit_time=None)), told())
+    with pytest.raises(SlurmUnreadable, match="no job that pyslurm told of can be read"):
+        slurm.picture(NOW)
