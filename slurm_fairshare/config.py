@@ -34,6 +34,7 @@ from slurm_fairshare.errors import ConfigError
 
 PLACES = (Path("slurm-fairshare.toml"), Path("/etc/slurm-fairshare/slurm-fairshare.toml"))
 ENVIRONMENT = Path("/etc/slurm-fairshare/environment")
+WEB_ENVIRONMENT = Path("/etc/slurm-fairshare/web-environment")
 
 
 def _length(value: object) -> object:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import stat
 from dataclasses import replace
+from pathlib import Path
 
 import rich_click as click
 
@@ -10,7 +12,7 @@ from slurm_fairshare.cli.app import App, pass_app
 from slurm_fairshare.cli.options import HELP, config_option, output_options
 from slurm_fairshare.cli.output import emit, working, write
 from slurm_fairshare.cli.plugin import plugin_settings
-from slurm_fairshare.config import Config
+from slurm_fairshare.config import ENVIRONMENT, WEB_ENVIRONMENT, Config
 from slurm_fairshare.core.doctor import Examination, Severity, examine
 from slurm_fairshare.core.doctor.facts import Facts, Source, TickState, Wanted
 from slurm_fairshare.core.tree import tree_at
@@ -72,7 +74,13 @@ def wanted(config: Config) -> Wanted:
         interval=config.daemon.interval,
         max_age=config.rebalance.max_age,
         push=config.daemon.push,
+        open_secrets=open_to_all(ENVIRONMENT, WEB_ENVIRONMENT),
     )
+
+
+def open_to_all(*places: Path) -> tuple[str, ...]:
+    """Those files that everybody may read."""
+    return tuple(str(place) for place in places if place.is_file() and place.stat().st_mode & stat.S_IROTH)
 
 
 def _postgres(app: App, facts: Facts) -> Facts:

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from slurm_fairshare.cli.app import App
+from slurm_fairshare.cli.doctor import open_to_all
 from slurm_fairshare.cli.main import main
 from slurm_fairshare.config import Config
 from slurm_fairshare.core.doctor import CHECKS, GROUPS
@@ -110,3 +111,11 @@ def test_the_page_names_every_check_and_bug() -> None:
     assert all(f"| `{check.name}` |" in text for check in CHECKS)
     assert all(f"| `{bug.name}` |" in text for bug in BUGS)
     assert all(f"## {group.title}" in text for group in GROUPS)
+
+
+@pytest.mark.parametrize(("mode", "found"), [(0o644, True), (0o640, False)])
+def test_a_file_with_a_password_that_everybody_may_read_is_named(tmp_path: Path, mode: int, found: bool) -> None:
+    place = tmp_path / "environment"
+    place.touch()
+    place.chmod(mode)
+    assert open_to_all(place, tmp_path / "missing") == ((str(place),) if found else ())

@@ -449,6 +449,7 @@ CASES = (
         "not in fairshare_manager",
         put(database=replace(HEALTHY.database, pages_lack=(("web", "fairshare_manager"),))),
     ),
+    Case("secret-open", WARNING, "may read /etc/secret", wanted(open_secrets=("/etc/secret",))),
     Case("no-tick", WARNING, "No tick", put(tick=TickState(None))),
     Case("tick-old", ERROR, "10m ago", put(tick=TickState(NOW - timedelta(minutes=10), failure="plan: refused"))),
     Case("tick-old", WARNING, "4m ago", put(tick=TickState(NOW - timedelta(minutes=4)))),

@@ -241,7 +241,10 @@ class TickState:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The site's settings, as far as a check compares something with them."""
+    """The site's settings, as far as a check compares something with them.
+
+    `open_secrets`: files that hold a login's password and that everybody on this host may read.
+    """
 
     cluster: str = "cluster"
     ladder: Ladder = field(default_factory=Ladder.default)
@@ -256,7 +259,7 @@ class Wanted:
     interval: timedelta = timedelta(seconds=60)
     max_age: timedelta = timedelta(minutes=5)
     push: bool = True
-    database_secret_in_file: bool = False
+    open_secrets: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

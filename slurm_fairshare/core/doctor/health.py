@@ -339,6 +339,22 @@ def _pages_login(facts: Facts) -> Iterable[Fault]:
 
 
 @check(
+    "secret-open",
+    WARNING,
+    "Are the files that hold passwords of the database closed to others?",
+    "Whoever reads the daemon's password may write what the daemon writes; the settings that all may read need no more "
+    "than the reader's.",
+)
+def _secret_open(facts: Facts) -> Iterable[Fault]:
+    for place in facts.wanted.open_secrets:
+        yield Fault(
+            f"Everybody on this host may read {place}.",
+            shell(f"chgrp fairshare {place} && chmod 640 {place}"),
+            subject=place,
+        )
+
+
+@check(
     "no-tick",
     WARNING,
     "Has a tick been recorded?",
