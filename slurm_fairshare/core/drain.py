@@ -62,11 +62,13 @@ def emptying(
     """How each node's emptying stands."""
     told = _told(recent)
     stuck = stuck_runs(picture, rules, recent, now)
-    runs = whole_jobs(picture.holding, ladder)
+    here: dict[str, list[Job]] = {}
+    for job in sorted(whole_jobs(picture.holding, ladder), key=lambda job: job.job_id):
+        for name in {*job.nodes, *job.by_node}:
+            here.setdefault(name, []).append(job)
     found = []
     for node in nodes:
-        here = [job for job in runs if node.name in job.nodes or node.name in job.by_node]
-        stays = tuple(_stay(job, ladder, rules, told, stuck, now) for job in sorted(here, key=lambda job: job.job_id))
+        stays = tuple(_stay(job, ladder, rules, told, stuck, now) for job in here.get(node.name, ()))
         ends = [stay.until for stay in stays]
         free_at = max((end for end in ends if end is not None), default=now) if None not in ends else None
         found.append(Emptying(node, stays, free_at))
