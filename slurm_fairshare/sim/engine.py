@@ -474,7 +474,6 @@ class Engine:
         self.waiting.add(job, job.group, self.policy.priority(job.group))
         if job.charged or self.floor.total_free:
             self._dirty = True
-            self._urgent = self._urgent or self.waiting.is_first(job)
         if self.policy.rebalances and not self.stirred:
             self.stirred = self.policy.stirs(job)
 
@@ -496,10 +495,9 @@ class Engine:
         self.policy.timer(job, self.now)
 
     def _tick(self, _job: Job | None, _tag: int) -> None:
-        if self.waiting.count:
-            self.policy.recalculate(self.now)
-            self.stirred = True
-            self._want_rebalance()
+        self.policy.recalculate(self.now)
+        self.stirred = True
+        self._want_rebalance()
         self.at(self.now + self.policy.tick, TICK)
 
     def _recalc(self, _job: Job | None, _tag: int) -> None:

@@ -196,11 +196,6 @@ class Waiting:
             self._sorted = True
         return self._order
 
-    def is_first(self, job: Job) -> bool:
-        """Whether nobody who waits goes before the job, which has just come."""
-        first = next(group for group in self.order() if group.live)
-        return first.live == 1 and job.stream is not None and job.stream.group is first
-
     def resort(self) -> None:
         self._sorted = False
 

@@ -129,7 +129,7 @@ def test_a_failed_node_stops_its_runs_and_a_drained_one_lets_them_end() -> None:
     result = simulate(Workload(jobs, {"a": 1}), machine, Budget(), Timing.slurm())
     assert result.runs.ended[0] == Ended.NODE_FAILED
     assert result.runs.end[0] == 2000
-    assert result.finished[1] == 5000
+    assert result.finished[1] == 5001
     assert min(result.runs.start[i] for i, n in enumerate(result.runs.job) if n == 0 and i > 0) >= 4000
 
 
