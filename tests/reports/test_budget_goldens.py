@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -15,8 +14,9 @@ from slurm_fairshare.core.fairshare import Usage, rank
 from slurm_fairshare.core.tree import Changeset, Epoch, Share, tree_at
 from slurm_fairshare.core.window import Step, Weight
 from slurm_fairshare.reports import budget_check, budget_log, budget_preview, budgets, managers
-from slurm_fairshare.reports.table import Form, Report, Style, render
+from slurm_fairshare.reports.table import Report, render
 from slurm_fairshare.store.facts import ManagerChange, managers_now
+from tests.reports.goldens import FORMS, Goldens
 from tests.reports.sample import CAPACITY, CHANGESET, NOW, USED, WINDOW, ranking
 
 EDITED = Changeset(
@@ -73,12 +73,6 @@ REPORTS: dict[str, Report[Any]] = {
     "budget check, nothing": budget_check.report((), NOW),
     "budget preview": budget_preview.report(preview(), WINDOW, CAPACITY),
 }
-FORMS = {
-    "80 columns": Form(width=80),
-    "200 columns": Form(width=200),
-    "parsable": Form(style=Style.PARSABLE2),
-    "json": Form(style=Style.JSON),
-}
 TOLD = {
     "budget log": lambda width: budget_log.told_rows(LOG, REPORTS["budget log"], width),
     "budget check": lambda width: budget_check.told_rows(FOUND, REPORTS["budget check"], width),
@@ -86,10 +80,8 @@ TOLD = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("name", REPORTS)
-def test_a_report_looks_as_it_did(name: str, form: str, snapshot: SnapshotAssertion) -> None:
-    assert render(REPORTS[name], FORMS[form]).plain == snapshot
+class TestReports(Goldens):
+    reports = REPORTS
 
 
 @pytest.mark.parametrize("width", [80, 200])
@@ -99,25 +91,6 @@ def test_sentences_look_as_they_did_and_fit(name: str, width: int, snapshot: Sna
     assert plain == snapshot
     assert max(cell_len(line) for line in plain.splitlines()) <= width
     assert "\x1b" not in plain
-
-
-@pytest.mark.parametrize("width", [80, 120, 200])
-@pytest.mark.parametrize("name", REPORTS)
-def test_a_table_fits_its_width(name: str, width: int) -> None:
-    lines = render(REPORTS[name], Form(width=width)).plain.splitlines()
-    assert max(cell_len(line) for line in lines) <= width
-
-
-@pytest.mark.parametrize("name", REPORTS)
-def test_json_is_json_everywhere(name: str) -> None:
-    text = render(REPORTS[name], Form(style=Style.JSON)).plain
-    json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
-
-
-@pytest.mark.parametrize("name", REPORTS)
-def test_every_line_of_parsable_has_the_same_number_of_fields(name: str) -> None:
-    lines = render(REPORTS[name], Form(style=Style.PARSABLE2)).plain.splitlines()
-    assert len({line.count("|") for line in lines}) == 1
 
 
 @pytest.mark.parametrize("form", ["80 columns", "200 columns"])

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from datetime import timedelta
 from typing import Any
-
-import pytest
-from rich.cells import cell_len
-from syrupy.assertion import SnapshotAssertion
 
 from slurm_fairshare.core.plan import AddQos, SetPriority
 from slurm_fairshare.core.tree import Share, build
 from slurm_fairshare.reports import budgets, changes, decisions, queue, settings, shares
-from slurm_fairshare.reports.table import Form, Report, Style, render
+from slurm_fairshare.reports.table import Report
 from tests.reports import sample
+from tests.reports.goldens import Goldens
 from tests.reports.sample import BASIS, BY_USER, DECISIONS, JOBS, LABELS, LADDER, NOW, STALE
 
 RANKING = sample.ranking()
@@ -37,34 +33,7 @@ REPORTS: dict[str, Report[Any]] = {
         (settings.Setting("daemon.interval", '"30s"', '"1m"', "Time between two ticks."),)
     ),
 }
-FORMS = {
-    "80 columns": Form(width=80),
-    "200 columns": Form(width=200),
-    "parsable": Form(style=Style.PARSABLE2),
-    "json": Form(style=Style.JSON),
-}
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("name", REPORTS)
-def test_a_report_looks_as_it_did(name: str, form: str, snapshot: SnapshotAssertion) -> None:
-    assert render(REPORTS[name], FORMS[form]).plain == snapshot
-
-
-@pytest.mark.parametrize("width", [80, 120, 200])
-@pytest.mark.parametrize("name", REPORTS)
-def test_a_table_fits_its_width(name: str, width: int) -> None:
-    lines = render(REPORTS[name], Form(width=width)).plain.splitlines()
-    assert max(cell_len(line) for line in lines) <= width
-
-
-@pytest.mark.parametrize("name", REPORTS)
-def test_json_is_json_everywhere(name: str) -> None:
-    text = render(REPORTS[name], Form(style=Style.JSON)).plain
-    json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
-
-
-@pytest.mark.parametrize("name", REPORTS)
-def test_every_line_of_parsable_has_the_same_number_of_fields(name: str) -> None:
-    lines = render(REPORTS[name], Form(style=Style.PARSABLE2)).plain.splitlines()
-    assert len({line.count("|") for line in lines}) == 1
+class TestReports(Goldens):
+    reports = REPORTS

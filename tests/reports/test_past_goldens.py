@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -20,8 +19,9 @@ from slurm_fairshare.core.waits import waits_of_queue, waits_of_runs
 from slurm_fairshare.core.window import Window
 from slurm_fairshare.reports import delivery, explain, fairtree, habits, pyramid, queue, waits, why
 from slurm_fairshare.reports.measured import Measured, measured
-from slurm_fairshare.reports.table import Form, Report, Style, dump_json, render, wrap
+from slurm_fairshare.reports.table import Report, dump_json, wrap
 from tests.reports import past, sample
+from tests.reports.goldens import Goldens
 from tests.reports.sample import BASIS, BY_USER, JOBS, LADDER, NOW
 
 STORE = past.store()
@@ -66,37 +66,10 @@ REPORTS: dict[str, Report[Any]] = {
     "shares --as-slurm": fairtree.report(FAIR_TREE, NOW),
     "shares --as-slurm -l": fairtree.report(FAIR_TREE, NOW, long=True),
 }
-FORMS = {
-    "80 columns": Form(width=80),
-    "200 columns": Form(width=200),
-    "parsable": Form(style=Style.PARSABLE2),
-    "json": Form(style=Style.JSON),
-}
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("name", REPORTS)
-def test_a_report_looks_as_it_did(name: str, form: str, snapshot: SnapshotAssertion) -> None:
-    assert render(REPORTS[name], FORMS[form]).plain == snapshot
-
-
-@pytest.mark.parametrize("width", [80, 120, 200])
-@pytest.mark.parametrize("name", REPORTS)
-def test_a_table_fits_its_width(name: str, width: int) -> None:
-    lines = render(REPORTS[name], Form(width=width)).plain.splitlines()
-    assert max(cell_len(line) for line in lines) <= width
-
-
-@pytest.mark.parametrize("name", REPORTS)
-def test_json_is_json_everywhere(name: str) -> None:
-    text = render(REPORTS[name], Form(style=Style.JSON)).plain
-    json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
-
-
-@pytest.mark.parametrize("name", REPORTS)
-def test_every_line_of_parsable_has_the_same_number_of_fields(name: str) -> None:
-    lines = render(REPORTS[name], Form(style=Style.PARSABLE2)).plain.splitlines()
-    assert len({line.count("|") for line in lines}) == 1
+class TestReports(Goldens):
+    reports = REPORTS
 
 
 # --- explain ----------------------------------------------------------------------------------------
