@@ -155,6 +155,8 @@ class Step:
 
 def pieces(steps: Sequence[Step], window: Window) -> tuple[Piece, ...]:
     """The step function inside the window. Before the first step nothing is known and nothing is owed."""
+    if not steps:
+        return ()
     ordered = sorted(steps, key=lambda step: step.at)
     ends = [step.at for step in ordered[1:]] + [window.end]
     found = []

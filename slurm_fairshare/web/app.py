@@ -58,6 +58,7 @@ CACHE = "private, no-cache"
 """A browser keeps the answer and asks each time whether it still holds: the ETag says so without another reading."""
 
 KEPT_BACK = "This site shows jobs to managers and admins only; budgets and how the teams stand are open to you."
+FAULT = "This page met a fault of the program; others may work. The log here says more."
 UNREADABLE = "Postgres cannot be read at the moment. Slurm goes on with its last priorities. The log here says more."
 
 Number = Annotated[int, Query(alias="page", ge=1, le=1_000_000, description="From 1")]
@@ -219,6 +220,9 @@ def _add_errors(app: FastAPI, site: Site) -> None:
         words = "There is no such page." if error.status_code == 404 else str(error.detail)
         return site.error(request, error.status_code, words, dict(error.headers or {}))
 
+    def fault(request: Request, _error: Exception) -> Response:
+        return site.error(request, 500, FAULT)  # the server logs it in full
+
     async def invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)  # noqa: S101  it is registered for that
         if request.scope["path"].startswith(API):
@@ -230,6 +234,7 @@ def _add_errors(app: FastAPI, site: Site) -> None:
     app.add_exception_handler(StoreDenied, kept_back)
     app.add_exception_handler(StaleData, nothing_yet)
     app.add_exception_handler(FairshareError, unreadable)
+    app.add_exception_handler(Exception, fault)
     app.add_exception_handler(HTTPException, http)
     app.add_exception_handler(RequestValidationError, invalid)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from slurm_fairshare.units import duration
 from slurm_fairshare.web.models import Line, NodeView
@@ -82,12 +83,33 @@ def length(seconds: float | None) -> str:
 
 def stamp(at: datetime | None) -> Markup:
     """A moment as people read it, with the exact one beside it for machines."""
-    if at is None:
-        return Markup("–")
-    utc = at.astimezone(UTC)
-    return Markup('<time datetime="{iso}">{words}</time>').format(
-        iso=utc.strftime("%Y-%m-%dT%H:%M:%SZ"), words=f"{utc.day} {utc:%b %H:%M} UTC"
-    )
+    return Markup("–") if at is None else _time(f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}", " UTC")
+
+
+def _time(exact: str, zone: str) -> Markup:
+    at = datetime.fromisoformat(exact)
+    return Markup('<time datetime="{}">{} {:%b %H:%M}{}</time>').format(exact, at.day, at, zone)
+
+
+_MARKED = re.compile(r"(?P<moment>\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d)?Z)|`(?P<code>[^`]+)`")
+
+
+def told(sentence: str) -> Markup:
+    """A sentence of a report for people: moments as they read them, what is to be typed as code.
+
+    >>> print(told("<7> began at 2026-11-08T15:19Z; see `sacct -j 7`."))
+    &lt;7&gt; began at <time datetime="2026-11-08T15:19Z">8 Nov 15:19 UTC</time>; see <code>sacct -j 7</code>.
+    """
+    found, end = Markup(""), 0
+    zone = "" if "UTC" in sentence else " UTC"
+    for match in _MARKED.finditer(sentence):
+        found += escape(sentence[end : match.start()])
+        if match["code"]:
+            found += Markup("<code>{}</code>").format(match["code"])
+        else:
+            found += _time(match["moment"], zone)
+        end = match.end()
+    return found + escape(sentence[end:])
 
 
 def until(at: datetime | None, now: datetime) -> Markup:

@@ -72,6 +72,7 @@ class TreeView(_Model):
     leaves: int = Field(description="Number of ranked accounts")
     nodes: list[NodeView] = Field(description="Parents before children")
     summary: str = Field(description="What came of the budgets in the last weeks, in a sentence")
+    period: list[str] = Field(description="The time `summary` covers, in words")
     notes: list[str]
     kept_back: bool = Field(description="Whether the viewer may not see jobs and hourly usage")
 

@@ -29,6 +29,7 @@ class Pages:
             "part": drawing.part,
             "span": drawing.length,
             "stamp": drawing.stamp,
+            "told": drawing.told,
         }
         self._environment.globals |= {
             "base": base,

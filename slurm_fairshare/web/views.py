@@ -139,6 +139,7 @@ def tree_view(reading: Reading, now: datetime) -> TreeView:
         leaves=len(ranking.leaves),
         nodes=[node_view(node, ranking, past, POINTS) for node in ranking.tree.nodes.values()],
         summary=delivery.summary(past.measured) if past is not None else "",
+        period=list(past.measured.period.lines()) if past is not None else [],
         notes=list(notes),
         kept_back=kept_back,
     )

@@ -10,17 +10,19 @@ from starlette.types import ASGIApp
 
 
 class Client:
-    """GETs, one after the other."""
+    """GETs, one after the other. A fault of the application is raised, unless its page is what is asked for."""
 
-    def __init__(self, app: ASGIApp, peer: str = "127.0.0.1", headers: dict[str, str] | None = None) -> None:
-        self.app, self.peer, self.headers = app, peer, headers or {}
+    def __init__(
+        self, app: ASGIApp, peer: str = "127.0.0.1", headers: dict[str, str] | None = None, faults: bool = False
+    ) -> None:
+        self.app, self.peer, self.headers, self.faults = app, peer, headers or {}, faults
 
     def get(self, path: str, headers: dict[str, str] | None = None) -> httpx.Response:
         return self.ask("GET", path, headers)
 
     def ask(self, method: str, path: str, headers: dict[str, str] | None = None) -> httpx.Response:
         async def once() -> httpx.Response:
-            transport = httpx.ASGITransport(app=self.app, client=(self.peer, 40_000))
+            transport = httpx.ASGITransport(self.app, raise_app_exceptions=not self.faults, client=(self.peer, 40_000))
             async with httpx.AsyncClient(transport=transport, base_url="http://dashboard") as client:
                 return await client.request(method, path, headers={**self.headers, **(headers or {})})
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from html import unescape
+from typing import NoReturn
 
 import pytest
 from click.testing import CliRunner
@@ -13,15 +14,18 @@ from click.testing import CliRunner
 from slurm_fairshare.cli.app import App
 from slurm_fairshare.cli.main import main
 from slurm_fairshare.core.tree import Share
+from slurm_fairshare.daemon.tick import tick
 from slurm_fairshare.errors import StoreUnreachable
+from slurm_fairshare.slurm.memory import MemorySlurm
 from slurm_fairshare.store.memory import MemoryStore
-from slurm_fairshare.web.app import UNREADABLE
+from slurm_fairshare.web.app import FAULT, UNREADABLE
 from tests.web.conftest import Desk
 from tests.web.sample import CLUSTER, TEAMS
 
 
 def plain(page: str) -> str:
-    """The text of a page without its tags."""
+    """The text of a page without its tags, moments as exact as they are there for machines."""
+    page = re.sub(r'<time datetime="([^"]*)">[^<]*</time>', r"\1", page)
     return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]*>", " ", page)))
 
 
@@ -65,6 +69,42 @@ class TestTree:
         assert answer.status_code == 503
         assert "start the daemon" in answer.text
         assert answer.headers["retry-after"] == "60"
+
+
+class TestTheFirstTick:
+    """A site as it is a minute after it was switched on: nothing has run, nobody was owed anything."""
+
+    @pytest.mark.parametrize("path", ["/", "/team/lab", "/team/lab/vision", "/queue", "/cluster", "/budget"])
+    def test_every_page_is_there(self, fresh: Desk, path: str) -> None:
+        assert fresh.client().page(path)
+
+    def test_the_tree_says_that_teams_are_new(self, fresh: Desk) -> None:
+        assert "new: nothing owed yet, comes first" in fresh.client().page("/")
+
+
+@pytest.fixture
+def fresh(make_desk: Callable[..., Desk]) -> Desk:
+    desk = replace(make_desk(), store=MemoryStore(CLUSTER))
+    slurm = MemorySlurm(CLUSTER, desk.config.ladder, now=desk.now)
+    slurm.add_node("n1")
+    slurm.add_account("vision")
+    teams = {"": (Share("lab", 1),), "lab": (Share("vision", 1, "vision"),)}
+    desk.store.add_changeset("ada", "the programme", desk.now, teams, created=desk.now)
+    with desk.store.lead():
+        tick(slurm, desk.store, desk.config, desk.now)
+    return desk
+
+
+class TestFaults:
+    def test_a_fault_of_ours_is_a_page_too(self, desk: Desk) -> None:
+        class Broken(MemoryStore):
+            def changesets(self) -> NoReturn:
+                raise ValueError("secret words")
+
+        answer = replace(desk, store=Broken(CLUSTER)).client(faults=True).get("/")
+        assert answer.status_code == 500
+        assert FAULT in plain(answer.text)
+        assert "secret words" not in answer.text
 
 
 class TestTeam:
@@ -214,7 +254,7 @@ class TestTrouble:
         monkeypatch.setattr(desk.store, "last_tick", away)
         desk.later(minutes=5)
         page = client.page("/")
-        assert "Postgres has not answered since 2026-11-29T14:25:00Z" in page
+        assert "Postgres has not answered since 2026-11-29T14:25:00Z" in plain(page)
         assert "STALE" in page
         assert "db.internal" not in page
         monkeypatch.undo()
