@@ -77,6 +77,10 @@ package: ## the wheel and the source archive, in dist/
 bench-sim: ## the simulator: speed, known answers, policies side by side on a public trace
 	@$(IN_VENV) python -m benchmarks.bench_sim
 
+.PHONY: validate
+validate: ## the simulator held to ten runs of one workload on the real cluster; about an hour (RUNS=N, KEEP=DIR)
+	@$(IN_VENV) python -m benchmarks.validate --runs $${RUNS:-10} --keep $${KEEP:-build/validate}
+
 .PHONY: bench-ledger
 bench-ledger: ## the ledger: reading accounting beside slurm2sql and a bare COPY; a tick over 1,000,000 runs
 	@$(IN_VENV) python -m benchmarks.bench_ledger
