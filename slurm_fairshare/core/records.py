@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from slurm_fairshare.core.fairshare import Ranking
 from slurm_fairshare.core.plan import Change
@@ -18,6 +19,20 @@ class Batch:
     window: Window
     runs: tuple[Run, ...]
     rejected: tuple[RejectedRow, ...] = ()
+
+
+def newest(runs: Iterable[Run]) -> Collection[Run]:
+    """One run per key: of several the one that ended last, else the last named."""
+    found: dict[str, Run] = {}
+    for run in runs:
+        old = found.get(run.key)
+        if old is None or _end(run) >= _end(old):
+            found[run.key] = run
+    return found.values()
+
+
+def _end(run: Run) -> datetime:
+    return run.end or datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)

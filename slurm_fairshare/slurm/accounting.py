@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from itertools import pairwise
 
 from slurm_fairshare.core.contract import Contract, Ladder
@@ -52,7 +53,8 @@ _NO_NODES = frozenset({"None assigned", "None", "(null)"})
 class RowReader:
     """Turns rows into runs: what counts as charged, what a GPU costs, and when the rows were read.
 
-    Many rows say the same about GPUs, contract and QOS; what that amounts to is worked out once.
+    Many rows say the same about GPUs, contract and QOS and name the same moments; what that amounts to is worked out
+    once.
     """
 
     ladder: Ladder
@@ -64,6 +66,7 @@ class RowReader:
     _terms: dict[tuple[str, str], tuple[Contract | None, str, bool]] = field(
         default_factory=dict, compare=False, repr=False
     )
+    _moment: Callable[[str], datetime | None] = field(default_factory=lambda: cache(moment), compare=False, repr=False)
 
     def run(self, row: Sequence[str]) -> Run:
         """One row, its values in the order of FIELDS, as a run. ValueError with the reason if it cannot be read."""
@@ -88,8 +91,8 @@ class RowReader:
         ) = row
         held, milli_gpus, odd_gpus = self._held.get(tres) or self._hold(tres)
         contract, odd_pin, charged = self._terms.get((admin_comment, qos)) or self._promise(admin_comment, qos)
-        start, end, odd_times = self._times(moment(started), moment(ended))
-        submit = needed(submitted, "Submit")
+        start, end, odd_times = self._times(self._moment(started), self._moment(ended))
+        submit = self._moment(submitted) or needed(submitted, "Submit")
         if label != raw_id:
             read_label(label)
         job_id = int(raw_id)
@@ -105,7 +108,7 @@ class RowReader:
             qos=qos,
             state=_required(state, "State").split()[0],
             submit=submit,
-            eligible=submit if eligible == submitted else moment(eligible),
+            eligible=self._moment(eligible),
             start=start,
             end=end,
             held=held,
@@ -113,7 +116,7 @@ class RowReader:
             charged=charged,
             contract=contract,
             nodes="" if nodes in _NO_NODES else nodes,
-            flag="; ".join(odd for odd in (odd_gpus, odd_times, odd_pin) if odd),
+            flag="; ".join(filter(None, (odd_gpus, odd_times, odd_pin))),
         )
 
     def _hold(self, tres: str) -> tuple[Resources, int, str]:

@@ -14,7 +14,7 @@ from slurm_fairshare.errors import BudgetError
 from slurm_fairshare.store import tables
 from slurm_fairshare.store.connection import Database
 from slurm_fairshare.store.facts import ManagerChange, managers_now
-from slurm_fairshare.store.rows import clean
+from slurm_fairshare.store.spelling import clean
 
 Sets = Mapping[str, Sequence[Share]]
 _AT_ONCE = 1000

@@ -11,7 +11,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from slurm_fairshare.core.window import Step, Window, thinned
 from slurm_fairshare.store import tables
-from slurm_fairshare.store.rows import clean
+from slurm_fairshare.store.spelling import clean
 
 THINNED = "demand thinned"
 """The name of the fact that keeps up to when that has been done."""

@@ -24,7 +24,7 @@ from slurm_fairshare.store import rows, tables
 from slurm_fairshare.store.connection import Database
 from slurm_fairshare.store.facts import Failure, TickFacts
 from slurm_fairshare.store.merge import stage
-from slurm_fairshare.store.rows import clean
+from slurm_fairshare.store.spelling import clean, line
 
 KEEP_TICKS = 240
 """So many of the newest ticks keep their standings; of older ones the first of each hour does."""
@@ -85,7 +85,7 @@ class JournalStore:
             hourly = not connection.execute(text(_SAME_HOUR), {**key, "hour": _hour(report.at)}).scalar()
             connection.execute(tables.tick.insert(), {**key, **_tick_row(report), "hourly": hourly})
             made = _standing_rows(self.cluster, report, labels)
-            staged = stage(connection, tables.standing, STANDING, made)
+            staged = stage(connection, tables.standing, STANDING, map(line, made))
             connection.execute(
                 text(f"insert into fairshare.standing ({', '.join(STANDING)}) select * from {staged}")  # noqa: S608
             )

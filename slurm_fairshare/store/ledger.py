@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,7 +14,7 @@ from slurm_fairshare.core.capacity import PastStep
 from slurm_fairshare.core.cluster import Capacity, Job, Picture
 from slurm_fairshare.core.contract import Ladder
 from slurm_fairshare.core.demand import demand
-from slurm_fairshare.core.records import Batch
+from slurm_fairshare.core.records import Batch, newest
 from slurm_fairshare.core.resources import ChargeRule, Resources
 from slurm_fairshare.core.runs import RejectedRow, Run
 from slurm_fairshare.core.tree import account_key
@@ -25,7 +25,7 @@ from slurm_fairshare.store import rollup, rows, tables
 from slurm_fairshare.store.connection import Database
 from slurm_fairshare.store.facts import Adjustment, Rejected
 from slurm_fairshare.store.merge import remove_others, stage, upsert
-from slurm_fairshare.store.rows import clean
+from slurm_fairshare.store.spelling import clean
 from slurm_fairshare.store.weighing import Charges, adjust, by_user, capacity_steps, parts, weigh
 
 PRICES = "prices"
@@ -52,12 +52,15 @@ class LedgerStore:
     # --- runs -------------------------------------------------------------------------------------
 
     def record_runs(self, batch: Batch, now: datetime) -> None:
-        """Upsert by key in one transaction. A batch read earlier never overwrites what was read later."""
+        """Upsert by key in one transaction. A batch read earlier never overwrites what was read later.
+
+        The watermark goes first: its row is the lock at which two writers queue up.
+        """
         self._refuse_other_clusters(batch)
         with self.database.transaction() as connection:
-            self._upsert_runs(connection, batch.runs, now)
-            self._keep_rejected(connection, batch.rejected, now)
             self._move_watermark(connection, batch, now)
+            self._upsert_runs(connection, newest(batch.runs), now)
+            self._keep_rejected(connection, batch.rejected, now)
 
     def _refuse_other_clusters(self, batch: Batch) -> None:
         others = sorted({run.cluster for run in batch.runs} - {self.cluster})
@@ -67,25 +70,18 @@ class LedgerStore:
                 "set `cluster` to Slurm's ClusterName as sacct prints it"
             )
 
-    def _upsert_runs(self, connection: Connection, runs: Sequence[Run], now: datetime) -> None:
+    def _upsert_runs(self, connection: Connection, runs: Collection[Run], now: datetime) -> None:
         if not runs:
             return
         connection.execute(text("set local work_mem = '64MB'"))  # a day's runs are sorted in memory
-        staged = stage(connection, tables.run, rows.RUN, (rows.run_row(run, now) for run in runs))
-        upsert(
-            connection,
-            tables.run,
-            rows.RUN,
-            staged,
-            newest="end_at desc nulls last",
-            ignored=("recorded_at",),
-            guard="old.recorded_at <= excluded.recorded_at",
-        )
+        staged = stage(connection, tables.run, rows.RUN, rows.run_lines(runs, now))
+        read_later = "old.recorded_at <= new.recorded_at"
+        upsert(connection, tables.run, rows.RUN, staged, ignored=("recorded_at",), guard=read_later)
 
     def _keep_rejected(self, connection: Connection, rejected: Sequence[RejectedRow], now: datetime) -> None:
         if not rejected:
             return
-        made = (rows.rejected_row(self.cluster, row, now) for row in rejected)
+        made = (rows.rejected_line(self.cluster, row, now) for row in rejected)
         staged = stage(connection, tables.rejected_row, rows.REJECTED, made)
         connection.execute(
             text(
@@ -205,23 +201,22 @@ class LedgerStore:
 
     def _replace_queue(self, connection: Connection, picture: Picture) -> None:
         whole = charged_whole(picture)
-        made = (self._job_row(job, whole) for job in picture.jobs)
-        jobs = stage(connection, tables.queue_job, rows.JOB, made)
+        jobs = {(job.job_id, job.label): self._job_line(job, whole) for job in picture.jobs}
+        staged_jobs = stage(connection, tables.queue_job, rows.JOB, jobs.values())
         key = {"cluster": self.cluster, "at": picture.at}
         connection.execute(text(_SIGHT_DEPARTED), key)
         connection.execute(text(_FORGET_SETTLED), key)
-        remove_others(connection, tables.queue_job, jobs, self.cluster)
-        upsert(connection, tables.queue_job, rows.JOB, jobs)
-        nodes = stage(
-            connection, tables.slurm_node, rows.NODE, (rows.node_row(self.cluster, node) for node in picture.nodes)
-        )
-        remove_others(connection, tables.slurm_node, nodes, self.cluster)
-        upsert(connection, tables.slurm_node, rows.NODE, nodes)
+        remove_others(connection, tables.queue_job, staged_jobs, self.cluster)
+        upsert(connection, tables.queue_job, rows.JOB, staged_jobs)
+        nodes = {node.name: rows.node_line(self.cluster, node) for node in picture.nodes}
+        staged_nodes = stage(connection, tables.slurm_node, rows.NODE, nodes.values())
+        remove_others(connection, tables.slurm_node, staged_nodes, self.cluster)
+        upsert(connection, tables.slurm_node, rows.NODE, staged_nodes)
         connection.execute(text("update fairshare.picture set at = :at where cluster = :cluster and at <> :at"), key)
 
-    def _job_row(self, job: Job, whole: Resources) -> rows.Row:
+    def _job_line(self, job: Job, whole: Resources) -> str:
         charged = self.ladder.is_charged(job.qos)
-        return rows.job_row(self.cluster, job, charged, self.rule.milli_gpus(job.wanted, whole))
+        return rows.job_line(self.cluster, job, charged, self.rule.milli_gpus(job.wanted, whole))
 
     def latest_queue(self) -> Picture | None:
         """The newest picture, jobs by number and nodes by name; None before the first."""

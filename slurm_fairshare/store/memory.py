@@ -19,7 +19,7 @@ from slurm_fairshare.core.demand import demand
 from slurm_fairshare.core.edits import check_addition
 from slurm_fairshare.core.fairshare import Ranking
 from slurm_fairshare.core.plan import describe
-from slurm_fairshare.core.records import Batch, TickReport
+from slurm_fairshare.core.records import Batch, TickReport, newest
 from slurm_fairshare.core.resources import ChargeRule, Resources
 from slurm_fairshare.core.runs import Run
 from slurm_fairshare.core.tree import Changeset, account_key
@@ -89,7 +89,7 @@ class MemoryStore:
                 f"accounting gave runs of cluster {', '.join(others)}, but this ledger is for {self.cluster}: "
                 "set `cluster` to Slurm's ClusterName as sacct prints it"
             )
-        for run in _newest(batch.runs):
+        for run in newest(batch.runs):
             old = self._runs.get(run.key)
             if old is None or (old.recorded <= now and old.run != run):
                 self._runs[run.key] = _Kept(run, now)
@@ -564,20 +564,6 @@ class MemoryStore:
     def _found(self, wanted: Callable[[Recorded], bool]) -> tuple[Recorded, ...]:
         found = [one for one in self._decisions.values() if wanted(one)]
         return tuple(sorted(found, key=lambda one: (one.decision.at, one.decision.id)))
-
-
-def _newest(runs: Sequence[Run]) -> Iterable[Run]:
-    """One run per key: of several the one that ended last, else the last named."""
-    found: dict[str, Run] = {}
-    for run in runs:
-        old = found.get(run.key)
-        if old is None or _end(run) >= _end(old):
-            found[run.key] = run
-    return found.values()
-
-
-def _end(run: Run) -> datetime:
-    return run.end or datetime.min.replace(tzinfo=UTC)
 
 
 def _joined(read: Window, new: Window) -> Window:

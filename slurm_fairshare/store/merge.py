@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from sqlalchemy import Connection, Table, text
 
 from slurm_fairshare.store.connection import raw
-from slurm_fairshare.store.rows import Row
+
+CHUNK = 1 << 18
+"""Characters sent to Postgres at once: it works on them while the next are made."""
 
 
-def stage(connection: Connection, table: Table, columns: Sequence[str], rows: Iterable[Row]) -> str:
-    """Put the rows where the statements of this transaction can join them; returns that table's name."""
+def stage(connection: Connection, table: Table, columns: Sequence[str], lines: Iterable[str]) -> str:
+    """Put the rows, as lines for COPY, where the statements of this transaction can join them; returns that table's
+    name."""
     name = f"staging_{table.name}"
     connection.execute(
         text(f"create temporary table if not exists {name} (like {table.fullname}) on commit delete rows")
@@ -20,10 +23,25 @@ def stage(connection: Connection, table: Table, columns: Sequence[str], rows: It
     with raw(connection).cursor() as cursor:
         copied = f"copy {name} ({', '.join(columns)}) from stdin"
         with cursor.copy(copied.encode()) as copy:
-            for row in rows:
-                copy.write_row(row)
-    connection.execute(text(f"analyze {name}"))
+            for chunk in _chunks(lines):
+                copy.write(chunk)
+    # What joins it needs to know: how many rows there are, and how they lie by their key.
+    connection.execute(text(f"analyze {name} ({', '.join(column.name for column in table.primary_key)})"))
     return name
+
+
+def _chunks(lines: Iterable[str]) -> Iterator[str]:
+    """The lines put together."""
+    held: list[str] = []
+    size = 0
+    for line in lines:
+        held.append(line)
+        size += len(line)
+        if size >= CHUNK:
+            yield "".join(held)
+            held.clear()
+            size = 0
+    yield "".join(held)
 
 
 def upsert(
@@ -32,50 +50,49 @@ def upsert(
     columns: Sequence[str],
     staged: str,
     *,
-    newest: str = "",
     ignored: Sequence[str] = (),
     guard: str = "true",
 ) -> None:
-    """Write the staged rows over those of the same key, leaving rows that do not differ untouched on disk.
+    """Write the staged rows, one of each key, over those of the same key, leaving rows that do not differ untouched
+    on disk.
 
-    `ignored` columns are written with a row that differs and make no difference by themselves. `newest` orders
-    staged rows of one key, of which the first is taken. `guard` must hold for a row (`old`, `excluded`) to be
-    replaced.
+    The caller holds a lock that keeps other writers of the same keys out. `ignored` columns are written with a row
+    that differs and make no difference by themselves. `guard` must hold for a row (`old`, `new`) to be replaced.
     """
     keys = [column.name for column in table.primary_key]
     values = [name for name in columns if name not in keys]
     compared = [name for name in values if name not in ignored]
-    order = ", ".join([*keys, *([newest] if newest else []), "ctid desc"])
-    same_key = " and ".join(f"old.{name} = new.{name}" for name in keys)
-    differs = f"({_list(compared, 'old')}) is distinct from ({_list(compared, 'excluded')})" if compared else "false"
-    same = f"({_list(compared, 'old')}) is not distinct from ({_list(compared, 'new')})" if compared else "true"
-    action = (
-        f"do update set {', '.join(f'{name} = excluded.{name}' for name in values)} where {guard} and {differs}"
-        if values
-        else "do nothing"
-    )
+    same_key = _same_key(table)
     connection.execute(
         text(
-            f"insert into {table.fullname} as old ({', '.join(columns)}) "  # noqa: S608 - names of our own tables
-            f"select {', '.join(columns)} from ("
-            f"select distinct on ({', '.join(keys)}) * from {staged} order by {order}) new "
-            f"where not exists (select from {table.fullname} old where {same_key} and {same}) "
-            f"on conflict ({', '.join(keys)}) {action}"
+            f"update {table.fullname} old set {', '.join(f'{name} = new.{name}' for name in values)} "  # noqa: S608
+            f"from {staged} new where {same_key} and {guard} "
+            f"and ({_list(compared, 'old')}) is distinct from ({_list(compared, 'new')})"
+        )
+    )
+    # In the order of the key, in which the indexes grow at their end.
+    connection.execute(
+        text(
+            f"insert into {table.fullname} ({', '.join(columns)}) "  # noqa: S608 - names of our own tables
+            f"select {', '.join(columns)} from {staged} new "
+            f"where not exists (select from {table.fullname} old where {same_key}) order by {', '.join(keys)}"
         )
     )
 
 
 def remove_others(connection: Connection, table: Table, staged: str, cluster: str) -> None:
     """Delete the cluster's rows that are not staged."""
-    keys = [column.name for column in table.primary_key]
-    same_key = " and ".join(f"old.{name} = new.{name}" for name in keys)
     connection.execute(
         text(
             f"delete from {table.fullname} old where old.cluster = :cluster "  # noqa: S608 - names of our own tables
-            f"and not exists (select from {staged} new where {same_key})"
+            f"and not exists (select from {staged} new where {_same_key(table)})"
         ),
         {"cluster": cluster},
     )
+
+
+def _same_key(table: Table) -> str:
+    return " and ".join(f"old.{column.name} = new.{column.name}" for column in table.primary_key)
 
 
 def _list(names: Sequence[str], prefix: str) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from sqlalchemy import Table
@@ -18,9 +18,10 @@ from slurm_fairshare.core.resources import Resources
 from slurm_fairshare.core.runs import RejectedRow, Run
 from slurm_fairshare.core.tree import account_key
 from slurm_fairshare.store import tables
+from slurm_fairshare.store.spelling import clean, line, spell, spell_text
 
 Row = tuple[Any, ...]
-"""A row to write: one value for each of the table's columns, in their order."""
+"""Values to write, in the order of the table's columns."""
 Read = Mapping[str, Any]
 """A row as it is read: values by column name."""
 
@@ -28,17 +29,6 @@ Read = Mapping[str, Any]
 def columns(table: Table) -> tuple[str, ...]:
     """The names of a table's columns, in the order in which a row of it is written."""
     return tuple(column.name for column in table.columns)
-
-
-def clean(text: str) -> str:
-    """What Postgres can keep of a text: a NUL and bytes that are no UTF-8 are written out as escapes.
-
-    >>> clean("a\\x00b"), clean("caf\\udce9"), clean("plain")
-    ('a\\\\x00b', 'caf\\\\udce9', 'plain')
-    """
-    if text.isascii() and "\0" not in text:
-        return text
-    return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\x00")
 
 
 def _utc(at: datetime | None) -> datetime | None:
@@ -68,8 +58,7 @@ def _resources(row: Read, prefix: str = "") -> Resources:
 def _contract_row(contract: Contract | None) -> Row:
     if contract is None:
         return (None, None, None, None)
-    notice = None if contract.notice is None else clean(contract.notice)
-    return (contract.min_runtime, contract.resumable, contract.priority.value, notice)
+    return (contract.min_runtime, contract.resumable, contract.priority.value, contract.notice)
 
 
 def _contract(row: Read) -> Contract | None:
@@ -78,44 +67,38 @@ def _contract(row: Read) -> Contract | None:
     return Contract(row["min_runtime"], row["resumable"], Priority(row["team_priority"]), row["notice"])
 
 
-def _words(words: Sequence[str]) -> list[str]:
-    return [clean(word) for word in words]
-
-
 # --- runs -----------------------------------------------------------------------------------------
 
 RUN = columns(tables.run)
 
 
-def run_row(run: Run, recorded: datetime) -> Row:
-    account = clean(run.account)
-    return (
-        run.cluster,
-        clean(run.key),
-        run.job_id,
-        clean(run.label),
-        account,
-        account_key(account),
-        clean(run.user),
-        run.uid,
-        clean(run.partition),
-        clean(run.qos),
-        clean(run.state),
-        run.submit,
-        run.eligible,
-        run.start,
-        run.end,
-        gpus_json(run.held.gpus),
-        run.held.gpu_count,
-        run.held.cpus,
-        run.held.memory_mb,
-        run.milli_gpus,
-        run.charged,
-        *_contract_row(run.contract),
-        clean(run.nodes),
-        clean(run.flag),
-        recorded,
-    )
+def run_lines(runs: Collection[Run], recorded: datetime) -> Iterator[str]:
+    """The runs as lines for COPY. A day's runs have few accounts, users and moments: each is spelt once.
+
+    So are what a run held and its contract, which runs read together share as objects.
+    """
+    word, moment = cache(spell_text), cache(spell)
+    shared: dict[int, str] = {}
+    for run in runs:
+        account = word(run.account)
+        held, contract = id(run.held), id(run.contract)
+        yield (
+            f"{word(run.cluster)}\t{spell_text(run.key)}\t{run.job_id}\t{spell_text(run.label)}\t{account}\t"
+            f"{account_key(account)}\t{word(run.user)}\t{run.uid}\t{word(run.partition)}\t{word(run.qos)}\t"
+            f"{word(run.state)}\t{moment(run.submit)}\t{moment(run.eligible)}\t{moment(run.start)}\t"
+            f"{moment(run.end)}\t{shared.get(held) or shared.setdefault(held, _held_text(run.held))}\t"
+            f"{run.milli_gpus}\t{'t' if run.charged else 'f'}\t"
+            f"{shared.get(contract) or shared.setdefault(contract, _contract_text(run.contract))}\t"
+            f"{word(run.nodes)}\t{word(run.flag)}\t{moment(recorded)}\n"
+        )
+
+
+def _held_text(held: Resources) -> str:
+    return f"{spell_text(gpus_json(held.gpus))}\t{held.gpu_count}\t{held.cpus}\t{held.memory_mb}"
+
+
+def _contract_text(contract: Contract | None) -> str:
+    return "\t".join(map(spell, _contract_row(contract)))
 
 
 def read_run(row: Read) -> Run:
@@ -146,10 +129,9 @@ def read_run(row: Read) -> Run:
 REJECTED = columns(tables.rejected_row)
 
 
-def rejected_row(cluster: str, row: RejectedRow, first: datetime) -> Row:
-    source, words = clean(row.source), clean(row.text)
-    digest = hashlib.sha256(f"{source}\0{words}".encode()).hexdigest()
-    return (cluster, digest, source, words, clean(row.reason), first)
+def rejected_line(cluster: str, row: RejectedRow, first: datetime) -> str:
+    digest = hashlib.sha256(f"{clean(row.source)}\0{clean(row.text)}".encode()).hexdigest()
+    return line((cluster, digest, row.source, row.text, row.reason, first))
 
 
 # --- the picture ----------------------------------------------------------------------------------
@@ -157,21 +139,20 @@ def rejected_row(cluster: str, row: RejectedRow, first: datetime) -> Row:
 JOB = columns(tables.queue_job)
 
 
-def job_row(cluster: str, job: Job, charged: bool, milli_gpus: int) -> Row:
-    account = clean(job.account)
-    return (
+def job_line(cluster: str, job: Job, charged: bool, milli_gpus: int) -> str:
+    values = (
         cluster,
         job.job_id,
-        clean(job.label),
-        clean(job.name),
-        account,
-        account_key(account),
-        clean(job.user),
+        job.label,
+        job.name,
+        job.account,
+        account_key(job.account),
+        job.user,
         job.uid,
-        _words(job.partitions),
-        clean(job.qos),
-        clean(job.state),
-        clean(job.reason),
+        job.partitions,
+        job.qos,
+        job.state,
+        job.reason,
         job.priority,
         job.submit,
         job.eligible,
@@ -182,7 +163,7 @@ def job_row(cluster: str, job: Job, charged: bool, milli_gpus: int) -> Row:
         job.wanted.cpus,
         job.wanted.memory_mb,
         job.node_count,
-        _words(job.nodes),
+        job.nodes,
         _by_node_json(job.by_node),
         *_contract_row(job.contract),
         job.requeueable,
@@ -191,11 +172,12 @@ def job_row(cluster: str, job: Job, charged: bool, milli_gpus: int) -> Row:
         job.array_limit,
         job.het_leader,
         job.restarts,
-        _words(job.constraints),
+        job.constraints,
         job.holding,
         charged,
         milli_gpus,
     )
+    return line(values)
 
 
 def _by_node_json(by_node: Mapping[str, Resources]) -> str:
@@ -242,14 +224,14 @@ def read_job(row: Read) -> Job:
 NODE = columns(tables.slurm_node)
 
 
-def node_row(cluster: str, node: Node) -> Row:
-    return (
+def node_line(cluster: str, node: Node) -> str:
+    values = (
         cluster,
-        clean(node.name),
-        sorted(_words(tuple(node.states))),
-        _words(node.partitions),
-        _words(node.features),
-        clean(node.reason),
+        node.name,
+        tuple(sorted(node.states)),
+        node.partitions,
+        node.features,
+        node.reason,
         gpus_json(node.total.gpus),
         node.total.cpus,
         node.total.memory_mb,
@@ -257,6 +239,7 @@ def node_row(cluster: str, node: Node) -> Row:
         node.allocated.cpus,
         node.allocated.memory_mb,
     )
+    return line(values)
 
 
 def read_node(row: Read) -> Node:
@@ -272,6 +255,10 @@ def read_node(row: Read) -> Node:
 
 
 # --- decisions ------------------------------------------------------------------------------------
+
+
+def _words(words: Sequence[str]) -> list[str]:
+    return [clean(word) for word in words]
 
 
 def _side_row(name: str, side: Side | None) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from slurm_fairshare.core.window import Weight
 from slurm_fairshare.daemon.ports import Store
 from slurm_fairshare.errors import BudgetError, ConfigError, NotLeading, StoreError, StoreUnreachable
 from slurm_fairshare.store.postgres import PostgresStore
-from slurm_fairshare.store.rows import clean
+from slurm_fairshare.store.spelling import clean
 from tests.store.build import CLUSTER, at, batch, capacity, decision, job, node, picture, report, run, shares, span
 
 
