@@ -330,4 +330,7 @@ def test_a_postgres_that_denies_access_is_said_and_recovers_without_a_restart(po
             finally:
                 daemon.close()
                 store.close()
+                # A session ends, with its temporary tables, a moment after it was closed.
+                there = "select from pg_stat_activity where usename = %s"
+                wait_for(lambda: connection.execute(there, (name,)).rowcount == 0)
                 connection.execute(sql.SQL("drop role {}").format(sql.Identifier(name)))
