@@ -6,6 +6,7 @@ a site says nothing: a booked node stands idle for whoever could have used it me
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -23,6 +24,9 @@ from slurm_fairshare.core.rebalance import Rules, queue_order, under_way, waits_
 from slurm_fairshare.core.tree import account_key
 
 RESERVED = "RESERVED"
+
+KEPT_OUT = re.compile(r"ReqNodeNotAvail\W*May.be.reserved.for.other.job")
+"""Slurm's reason of a job that only a reservation keeps from its nodes."""
 
 
 def wanted(
@@ -60,15 +64,21 @@ def wanted(
 
 
 def opened(picture: Picture, there: Iterable[Booking], now: datetime) -> Picture:
-    """The picture with the nodes of a plan whose moment has come as they are to its own job.
+    """The picture as it would be without our plans: `planned_nodes` says whom they keep out.
 
-    Slurm marks them RESERVED then; for all others `booked` closes them.
+    Slurm marks the nodes RESERVED once a plan's moment has come, and lets the plan's own job wait for that reason.
     """
-    due = {name for one in there if one.kind is Kind.PLAN and one.start <= now for name in one.nodes}
-    if not due:
+    plans = [one for one in there if one.kind is Kind.PLAN]
+    if not plans:
         return picture
+    due = {name for one in plans if one.start <= now for name in one.nodes}
+    mine = {one.job_id for one in plans}
     nodes = (replace(node, states=node.states - {RESERVED}) if node.name in due else node for node in picture.nodes)
-    return replace(picture, nodes=tuple(nodes))
+    jobs = (
+        replace(job, reason="Resources") if job.job_id in mine and KEPT_OUT.search(job.reason) else job
+        for job in picture.jobs
+    )
+    return replace(picture, jobs=tuple(jobs), nodes=tuple(nodes))
 
 
 def planned_nodes(there: Iterable[Booking]) -> Mapping[str, int]:

@@ -210,10 +210,12 @@ def test_planned_nodes_are_room_for_nobody_else() -> None:
 def test_at_its_moment_all_yield_at_once_and_the_plan_becomes_a_guard() -> None:
     """Also where Slurm marks its nodes as reserved already."""
     marked = [replace(one, states=one.states | {"RESERVED"}) for one in (node("n1"), node("n2"))]
-    look = Look(picture(marked, *HALF_WAY.jobs), large=AHEAD, rules=Rules(), there=[PLAN], now=PLAN.start)
-    made = look.decide().decisions
-    assert {one.victim.job_id for one in made} == {1, 2}
-    assert look.booked(made) == (replace(GUARD, start=PLAN.start),)
+    for reason in ("Resources", "ReqNodeNotAvail, May be reserved for other job"):
+        jobs = (*HALF_WAY.jobs[:2], replace(WIDE, reason=reason))
+        look = Look(picture(marked, *jobs), large=AHEAD, rules=Rules(), there=[PLAN], now=PLAN.start)
+        made = look.decide().decisions
+        assert {one.victim.job_id for one in made} == {1, 2}
+        assert look.booked(made) == (replace(GUARD, start=PLAN.start),)
 
 
 def test_before_its_moment_reserved_nodes_are_those_of_others() -> None:
