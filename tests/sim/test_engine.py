@@ -21,6 +21,7 @@ from tests.sim.build import SHARES, bytes_of, naive, random_jobs, run, tiny
 EVERY: list[Callable[[], Policy]] = [
     Fifo, FirstFit, Easy, StrictPriority, SlurmFairTree, lambda: SlurmFairTree(preempts=True), Budget,
     lambda: Budget(Knobs(pool=1)), lambda: Budget(Knobs(near=1, reservations=0)),
+    lambda: Budget(Knobs(holds=False, reservations=100, tick=7)),
 ]  # fmt: skip
 
 
