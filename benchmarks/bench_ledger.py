@@ -50,9 +50,9 @@ from slurm_fairshare.core.window import Window
 from slurm_fairshare.daemon.tick import tick
 from slurm_fairshare.slurm.accounting import DELIMITER, FIELDS, RowReader, parse_rows
 from slurm_fairshare.slurm.memory import MemorySlurm
-from slurm_fairshare.store.embedded import Embedded, default_place
 from slurm_fairshare.store.postgres import PostgresStore
 from slurm_fairshare.store.schema import upgrade
+from tests.postgres import own_postgres
 
 NOW = datetime(2026, 11, 29, 12, 34, 56, tzinfo=UTC)
 CLUSTER = "bench"
@@ -352,16 +352,8 @@ def server() -> Iterator[str]:
     if given:
         yield given
         return
-    parent = default_place().parent
-    parent.mkdir(parents=True, exist_ok=True)
-    home = Path(tempfile.mkdtemp(prefix="bench-", dir=parent))
-    home.chmod(0o755)
-    own = Embedded(home / "pg", quick=True)
-    try:
-        yield own.start()
-    finally:
-        own.remove()
-        shutil.rmtree(home, ignore_errors=True)
+    with own_postgres("bench-") as address:
+        yield address
 
 
 @contextmanager

@@ -13,26 +13,23 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import httpx
 import psycopg
 from starlette.types import ASGIApp
 
 from slurm_fairshare.config import Config, WebSection
-from slurm_fairshare.store.embedded import Embedded, default_place
 from slurm_fairshare.store.postgres import PostgresStore
 from slurm_fairshare.store.schema import upgrade
 from slurm_fairshare.web.server import application
 from tests.cluster.cluster import Cluster
 from tests.cluster.readers import DAEMON, READER_USER, shared_run
+from tests.postgres import folder, own_postgres
 from tests.web.crowd import Commands, Crowd, Watch, refresh, straight
 from tests.web.sample import CLUSTER, fill
 from tests.web.test_load import PAGES, READERS, transactions
@@ -43,13 +40,7 @@ ONE_SECOND = 1.0
 
 
 def main(seconds: float) -> int:
-    parent = default_place().parent
-    parent.mkdir(parents=True, exist_ok=True)
-    home = Path(tempfile.mkdtemp(prefix="bench-web-", dir=parent))
-    home.chmod(0o755)
-    server = Embedded(home / "pg", quick=True)
-    try:
-        address = server.start()
+    with own_postgres("bench-web-") as address, folder("bench-web-") as home:
         upgrade(address)
         with PostgresStore(address, CLUSTER) as store:
             fill(store, now=datetime.now(UTC), days=DAYS, waiting=JOBS, every=4)
@@ -58,9 +49,6 @@ def main(seconds: float) -> int:
         watch = Watch(home)
         os.environ["PATH"] = f"{watch.folder}{os.pathsep}{os.environ['PATH']}"
         return measured(address, watch, seconds)
-    finally:
-        server.remove()
-        shutil.rmtree(home, ignore_errors=True)
 
 
 def on_cluster(seconds: float) -> int:

@@ -13,16 +13,13 @@ own accounting is asked:
 from __future__ import annotations
 
 import random
-import shutil
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from pathlib import Path
 
 from click.testing import CliRunner
 
@@ -32,8 +29,8 @@ from slurm_fairshare.core.decisions import Outcome
 from slurm_fairshare.core.window import Window
 from slurm_fairshare.daemon.loop import utc_now
 from slurm_fairshare.reports.measured import measured
-from slurm_fairshare.store.embedded import Embedded, default_place
 from slurm_fairshare.store.schema import upgrade
+from tests import postgres
 from tests.cluster.cluster import Cluster
 from tests.cluster.product import Product
 
@@ -229,19 +226,10 @@ def _figures(product: Product, made: Soak, begun: datetime, ended: datetime) -> 
 
 @contextmanager
 def own_postgres() -> Iterator[str]:
-    """A database of its own, gone afterwards."""
-    parent = default_place().parent
-    parent.mkdir(parents=True, exist_ok=True)
-    home = Path(tempfile.mkdtemp(prefix="soak-", dir=parent))
-    home.chmod(0o755)
-    server = Embedded(home / "pg", quick=True)
-    try:
-        address = server.start()
+    """A database with our schema, gone afterwards."""
+    with postgres.own_postgres("soak-") as address:
         upgrade(address)
         yield address
-    finally:
-        server.remove()
-        shutil.rmtree(home, ignore_errors=True)
 
 
 def main() -> int:

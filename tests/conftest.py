@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import psycopg
 import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from slurm_fairshare.store.embedded import Embedded, default_place
 from slurm_fairshare.store.schema import upgrade
 from slurm_fairshare.store.tables import SCHEMA, metadata
+from tests.postgres import own_postgres
 
 
 @pytest.fixture(scope="session")
@@ -30,16 +27,8 @@ def postgres_server() -> Iterator[str]:
     if given:
         yield given
         return
-    parent = default_place().parent
-    parent.mkdir(parents=True, exist_ok=True)
-    home = Path(tempfile.mkdtemp(prefix="test-", dir=parent))
-    home.chmod(0o755)
-    server = Embedded(home / "pg", quick=True)
-    try:
-        yield server.start()
-    finally:
-        server.remove()
-        shutil.rmtree(home, ignore_errors=True)
+    with own_postgres("test-") as address:
+        yield address
 
 
 @pytest.fixture(scope="session")

@@ -13,19 +13,16 @@ import pytest
 
 from slurm_fairshare.errors import StoreError, StoreUnreachable
 from slurm_fairshare.store import embedded
-from slurm_fairshare.store.embedded import Embedded, default_place
+from slurm_fairshare.store.embedded import Embedded
+from tests.postgres import folder
 
 
 @pytest.fixture
 def server() -> Iterator[Embedded]:
-    parent = default_place().parent
-    parent.mkdir(parents=True, exist_ok=True)
-    home = Path(tempfile.mkdtemp(prefix="test-", dir=parent))
-    home.chmod(0o755)
-    made = Embedded(home / "it's pg", quick=True)
-    yield made
-    made.remove()
-    shutil.rmtree(home)
+    with folder("test-") as home:
+        made = Embedded(home / "it's pg", quick=True)
+        yield made
+        made.remove()
 
 
 def test_it_starts_once_keeps_its_data_and_stops(server: Embedded) -> None:

@@ -6,30 +6,21 @@ python -m tests.web.demo [HOST:PORT]
 from __future__ import annotations
 
 import contextlib
-import shutil
 import sys
-import tempfile
 from datetime import UTC, datetime
-from pathlib import Path
 
 from slurm_fairshare.config import Config, WebSection
-from slurm_fairshare.store.embedded import Embedded, default_place
 from slurm_fairshare.store.postgres import PostgresStore
 from slurm_fairshare.store.schema import upgrade
 from slurm_fairshare.web.server import serve
+from tests.postgres import own_postgres
 from tests.web.sample import CLUSTER, fill
 
 DAYS, WAITING = 21, 400
 
 
 def main(listen: str) -> None:
-    parent = default_place().parent
-    parent.mkdir(parents=True, exist_ok=True)
-    home = Path(tempfile.mkdtemp(prefix="web-", dir=parent))
-    home.chmod(0o755)
-    server = Embedded(home / "pg", quick=True)
-    try:
-        address = server.start()
+    with own_postgres("web-") as address:
         upgrade(address)
         print("inventing three weeks of a lab ...", flush=True)
         with PostgresStore(address, CLUSTER) as store:
@@ -39,9 +30,6 @@ def main(listen: str) -> None:
         print(f"the dashboard: http://{listen}/", flush=True)
         with contextlib.suppress(KeyboardInterrupt):
             serve(config)
-    finally:
-        server.remove()
-        shutil.rmtree(home, ignore_errors=True)
 
 
 if __name__ == "__main__":
