@@ -40,6 +40,8 @@ class QueueRow:
     position: int | None = None
     booked: str = ""
     """The nodes that are kept for it, in words."""
+    lifted: bool = False
+    """Whether it stands at the first rank, as a large job that has waited long."""
 
     @property
     def since(self) -> timedelta:
@@ -76,8 +78,8 @@ class QueueRow:
         """Running: until when it is protected. Pending: Slurm's reason, in brackets as in squeue."""
         job = self.job
         if job.pending:
-            kept = f"; {self.booked}" if self.booked else ""
-            return f"({job.reason or 'none yet'}{kept})"
+            more = ["at the first rank"] if self.lifted else []
+            return f"({'; '.join([job.reason or 'none yet', *more, *([self.booked] if self.booked else [])])})"
         if job.state == COMPLETING:
             return "leaving"
         if not self.charged:
@@ -96,13 +98,15 @@ def queue_rows(
     ladder: Ladder,
     now: datetime,
     booked: Mapping[str, str] = MappingProxyType({}),
+    lifted: Collection[int] = (),
 ) -> tuple[QueueRow, ...]:
     """Pending jobs in Slurm's order, then jobs that hold GPUs, the oldest run first. `booked` tells by a job's number
-    which nodes are kept for it."""
+    which nodes are kept for it, `lifted` names those that stand at the first rank."""
 
     def row(job: Job, position: int | None = None) -> QueueRow:
         leaf = ranking.leaf(job.account) if ranking is not None else None
-        return QueueRow(job, leaf, ladder.is_charged(job.qos), now, position, booked.get(str(job.job_id), ""))
+        kept, first = booked.get(str(job.job_id), ""), job.pending and job.job_id in lifted
+        return QueueRow(job, leaf, ladder.is_charged(job.qos), now, position, kept, first)
 
     waiting = [row(job, place) for place, job in enumerate(queue_order(jobs, ladder), start=1)]
     holding = sorted((job for job in jobs if job.holding), key=lambda job: (job.start or now, job.job_id))
@@ -201,6 +205,11 @@ COLUMNS: tuple[Column[QueueRow], ...] = (
     ),
     Column("State", lambda row: row.job.state, "state", show=lambda state: STATES.get(state, state), head="ST"),
     Column("Reason", lambda row: row.job.reason if row.job.pending else None, "Slurm's reason of a pending job"),
+    Column(
+        "Lifted",
+        lambda row: row.lifted if row.job.pending else None,
+        "whether it stands at the first rank, as a large job that has waited long",
+    ),
     Column("Booked", lambda row: row.booked or None, "nodes that are guarded or planned for a pending job"),
     Column("Time", lambda row: row.since, "time waited, or length of this run", show=_length, right=True),
     Column("Waited", lambda row: row.since if row.job.pending else None, "seconds waited since eligible", right=True),

@@ -264,6 +264,7 @@ def _waiting(known: Why, row: QueueRow) -> list[str]:
         f"Now it has been pending for {duration(row.since.total_seconds())} "
         f"({_gpus(job.wanted.gpu_count)}, {_contract(job, row.charged)}). {_reason(job)}",
         _place(known, row),
+        *(["As a large job that has waited long it stands at the first rank."] if row.lifted else []),
         *([f"Kept for it: {row.booked}."] if row.booked else []),
     ]
     if known.declined is not None:
@@ -384,6 +385,7 @@ def _now_facts(known: Why) -> dict[str, Any] | None:
         "state": row.job.state,
         "reason": row.job.reason if row.job.pending else None,
         "position": row.position,
+        "lifted": row.lifted,
         "booked": row.booked or None,
         "ahead": [one.job.label for one in known.ahead],
         "rank": row.leaf.rank if row.leaf else None,

@@ -48,6 +48,15 @@ def test_nodes_guarded_for_a_job_are_told_wherever_one_asks_about_it(contest: Si
     assert "guarded for it while those who yield leave" in contest.says("explain", "3")
 
 
+def test_a_large_job_at_the_first_rank_is_told_wherever_one_asks_about_it(contest: Site) -> None:
+    contest.config = Config(cluster="lab", large={"gpus": 8, "wait": "1h"})  # type: ignore[arg-type]
+    assert "first rank" not in contest.says("queue")
+    contest.says("tick")
+    assert "(Resources; at the first rank)" in contest.says("queue")
+    for command in ("why", "explain"):
+        assert "As a large job that has waited long it stands at the first rank." in contest.says(command, "3")
+
+
 # --- before anything has happened -----------------------------------------------------------------
 
 
