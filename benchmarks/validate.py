@@ -24,15 +24,17 @@ from pathlib import Path
 
 from benchmarks.compared import Outcome, Ran, lines, report
 from benchmarks.delays import Delays
-from benchmarks.soak import PEOPLE, TEAMS, own_postgres
+from benchmarks.soak import PEOPLE, TEAMS
 from slurm_fairshare.config import Config
 from slurm_fairshare.core.cluster import Picture
 from slurm_fairshare.daemon.loop import utc_now
 from slurm_fairshare.sim.budget import Budget, Knobs
 from slurm_fairshare.sim.engine import Ended, Timing, simulate
 from slurm_fairshare.sim.jobs import InTeam, JobSpec, Machine, Workload
+from slurm_fairshare.store.schema import upgrade
 from tests.cluster.cluster import Cluster
 from tests.cluster.product import Product
+from tests.postgres import own_postgres
 
 JOBS = 200
 ARRIVALS = {"robotics": (8, 60), "vision": (25, 100), "language": (25, 100), "unallocated": (0, 12)}
@@ -104,7 +106,7 @@ wait
 
 
 def workload(seed: int) -> Workload:
-    """The jobs: sizes, work and contracts drawn independently; every team asks for the same, whatever its share."""
+    """The jobs: sizes, work and contracts drawn independently; every team asks for as much, whatever its share."""
     rng = random.Random(seed)
     drawn = sorted((_job(rng) for _ in range(JOBS)), key=lambda job: job.submit)
     jobs = tuple(replace(job, number=number) for number, job in enumerate(drawn))
@@ -147,7 +149,8 @@ def _drawn(rng: random.Random, weights: dict[int, int]) -> int:
 
 def real_run(cluster: Cluster, made: Workload) -> Outcome:
     """Submit the workload to the cluster, with the product beside it, and read what Slurm's accounting says."""
-    with own_postgres() as dsn:
+    with own_postgres("validate-") as dsn:
+        upgrade(dsn)
         cluster.reset()
         product = Product.on(cluster, dsn, **SETTINGS)
         product.fund(TEAMS)
