@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -16,7 +16,7 @@ from psycopg.conninfo import make_conninfo
 
 from slurm_fairshare.core.tree import Share
 from slurm_fairshare.store.postgres import PostgresStore
-from slurm_fairshare.store.roles import ADMIN, DAEMON, MANAGER, READER, set_up
+from slurm_fairshare.store.roles import ADMIN, DAEMON, MANAGER, READER, Readers, set_up
 from slurm_fairshare.store.schema import upgrade
 from tests.conftest import _create, _drop
 from tests.store.build import CLUSTER, batch, decision, report, run
@@ -64,29 +64,40 @@ class Place:
 
 
 @contextmanager
+def a_place(
+    server: str, logins: Mapping[str, Sequence[str]], readers: Readers | None = None, inherit: bool = True
+) -> Iterator[Place]:
+    """A database with our schema, the site's roles, and logins by the groups they are in; gone afterwards."""
+    name = _create(server)
+    made = Place(make_conninfo(server, dbname=name), secrets.token_hex(4))
+    try:
+        upgrade(made.owner)
+        set_up(made.owner, readers)
+        words = f"create role {{}} login {'inherit' if inherit else 'noinherit'} password 'pw' in role {{}}"
+        with psycopg.connect(made.owner, autocommit=True) as connection:
+            for login, groups in logins.items():
+                members = sql.SQL(", ").join(map(sql.Identifier, groups))
+                connection.execute(sql.SQL(words).format(sql.Identifier(made.role(login)), members))
+        yield made
+    finally:
+        _drop(server, name)
+        with psycopg.connect(server, autocommit=True) as connection:
+            for login in logins:
+                connection.execute(sql.SQL("drop role if exists {}").format(sql.Identifier(made.role(login))))
+
+
+@contextmanager
 def made_place(postgres_server: str) -> Iterator[Place]:
-    """The database, with a tree, some ledger and journal; gone afterwards, with its logins."""
-    name = _create(postgres_server)
-    made = Place(make_conninfo(postgres_server, dbname=name), secrets.token_hex(4))
-    upgrade(made.owner)
-    set_up(made.owner)
-    with psycopg.connect(made.owner, autocommit=True) as connection:
-        for login, group in LOGINS.items():
-            words = sql.SQL("create role {} login password 'pw' in role {}")
-            connection.execute(words.format(sql.Identifier(made.role(login)), sql.Identifier(group)))
-    now = datetime.now(UTC)
-    with PostgresStore(made.owner, CLUSTER) as store:
-        past = now - timedelta(days=30)
-        store.add_changeset("head", "the programme", past, TREE, created=past)
-        store.change_manager("lab/vision", made.role("anna"), True, "head", "leads vision", now)
-        store.change_manager("lab/language", made.role("mona"), True, "head", "leads language", now)
-        store.change_manager("lab/language", made.role("mona"), False, "head", "has left", now)
-        store.record_runs(batch(run("k1", 1, 2)), now)
-        store.decide([decision("d1", 1)])
-        store.record_tick(report(1))
-    yield made
-    _drop(postgres_server, name)
-    with psycopg.connect(postgres_server, autocommit=True) as connection:
-        for login in LOGINS:
-            with suppress(psycopg.errors.UndefinedObject):
-                connection.execute(sql.SQL("drop role {}").format(sql.Identifier(made.role(login))))
+    """One with a tree, some ledger and journal."""
+    with a_place(postgres_server, {login: (group,) for login, group in LOGINS.items()}) as made:
+        now = datetime.now(UTC)
+        with PostgresStore(made.owner, CLUSTER) as store:
+            past = now - timedelta(days=30)
+            store.add_changeset("head", "the programme", past, TREE, created=past)
+            store.change_manager("lab/vision", made.role("anna"), True, "head", "leads vision", now)
+            store.change_manager("lab/language", made.role("mona"), True, "head", "leads language", now)
+            store.change_manager("lab/language", made.role("mona"), False, "head", "has left", now)
+            store.record_runs(batch(run("k1", 1, 2)), now)
+            store.decide([decision("d1", 1)])
+            store.record_tick(report(1))
+        yield made

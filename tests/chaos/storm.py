@@ -8,11 +8,9 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -28,11 +26,12 @@ from slurm_fairshare.core.tree import Share
 from slurm_fairshare.daemon.loop import LEADER
 from slurm_fairshare.daemon.tick import PENDING
 from slurm_fairshare.errors import FairshareError
-from slurm_fairshare.store.embedded import Embedded, default_place
+from slurm_fairshare.store.embedded import Embedded
 from slurm_fairshare.store.postgres import PostgresStore
 from slurm_fairshare.store.schema import upgrade
 from tests.cluster.cluster import REPOSITORY, Cluster, CommandError
 from tests.cluster.product import PEOPLE, TEAMS
+from tests.postgres import folder
 
 PROGRAM = [sys.executable, "-c", "from slurm_fairshare.cli.main import main; main()"]
 DISK = "400m"
@@ -320,24 +319,20 @@ class Storm:
 @contextmanager
 def storm(cluster: Cluster, standby: bool = True) -> Iterator[Storm]:
     """Everything up and under load; all of it gone afterwards."""
-    parent = default_place().parent
-    parent.mkdir(parents=True, exist_ok=True)
-    home = Path(tempfile.mkdtemp(prefix="chaos-", dir=parent))
-    home.chmod(0o755)
-    servers = Servers(home)
-    it: Storm | None = None
-    try:
-        servers.start()
-        upgrade(servers.first.database("fairshare"))
-        if standby:
-            servers.add_standby()
-        it = Storm(cluster, servers, home, datetime.now(UTC).replace(microsecond=0))
-        it.begin()
-        yield it
-    finally:
-        if it is not None:
-            it._calm.set()
-            it.stop_all()
-            it.store.close()
-        servers.close()
-        shutil.rmtree(home, ignore_errors=True)
+    with folder("chaos-") as home:
+        servers = Servers(home)
+        it: Storm | None = None
+        try:
+            servers.start()
+            upgrade(servers.first.database("fairshare"))
+            if standby:
+                servers.add_standby()
+            it = Storm(cluster, servers, home, datetime.now(UTC).replace(microsecond=0))
+            it.begin()
+            yield it
+        finally:
+            if it is not None:
+                it._calm.set()
+                it.stop_all()
+                it.store.close()
+            servers.close()

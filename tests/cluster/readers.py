@@ -24,15 +24,12 @@ from pathlib import Path
 from typing import TypeVar
 
 import httpx
-import psycopg
-from psycopg import sql
-from psycopg.conninfo import make_conninfo
 
-from slurm_fairshare.store.roles import MANAGER, READER, set_up
-from slurm_fairshare.store.schema import upgrade
+from slurm_fairshare.store.roles import DAEMON as DAEMON_ROLE
+from slurm_fairshare.store.roles import MANAGER, READER
 from tests.cluster.cluster import Cluster
 from tests.cluster.product import PEOPLE, TEAMS, Product
-from tests.conftest import _create, _drop
+from tests.roles import a_place
 from tests.web.crowd import Commands, Crowd, refresh
 
 READERS = 200
@@ -82,19 +79,18 @@ class Shared:
 def shared_run(cluster: Cluster, seconds: float) -> Shared:
     """On an empty cluster: teams, some work, the daemon, the pages; then nobody for so long, then everybody."""
     cluster.reset()
-    with _database(cluster) as (owner, guest, pages), _work(cluster, owner):
-        settings = _settings(cluster, DAEMON) | {"SLURM_FAIRSHARE_DATABASE_URL": owner}
-        readers = _settings(cluster, READER_USER)
+    logins = {"service": (DAEMON_ROLE,), "guest": (READER,), "pages": (READER, MANAGER)}
+    with a_place(cluster.database_url, logins) as place, _work(cluster, place.owner):
         listen = _free_address()
         with (
-            _process(settings, "daemon"),
-            _process(readers | {"SLURM_FAIRSHARE_DATABASE_URL": pages}, "web", "--listen", listen),
+            _process(_settings(cluster, DAEMON, place.address("service")), "daemon"),
+            _process(_settings(cluster, READER_USER, place.address("pages")), "web", "--listen", listen),
         ):
             address = f"http://{listen}"
             _await(address)
             asyncio.run(_read(address, 1, 3 * EVERY))  # the first reader of the day; and the daemon's first ticks
             quiet, _ = _during(cluster, lambda: time.sleep(seconds))
-            shares = Commands(**readers | {"SLURM_FAIRSHARE_DATABASE_URL": guest})
+            shares = Commands(**_settings(cluster, READER_USER, place.address("guest")))
             busy, crowd = _during(cluster, lambda: _crowded(address, shares, seconds))
     return Shared(quiet, busy, crowd, shares.runs, shares.failed)
 
@@ -124,29 +120,6 @@ def _during(cluster: Cluster, what: Callable[[], T]) -> tuple[Calls, T]:
 
 
 @contextmanager
-def _database(cluster: Cluster) -> Iterator[tuple[str, str, str]]:
-    """On the cluster's Postgres, with the site's roles: its addresses for the owner, for readers, for the pages."""
-    name = _create(cluster.database_url)
-    owner = make_conninfo(cluster.database_url, dbname=name)
-    logins = {f"guest_{name}": (READER,), f"pages_{name}": (READER, MANAGER)}
-    try:
-        upgrade(owner)
-        set_up(owner)
-        with psycopg.connect(owner, autocommit=True) as connection:
-            for login, groups in logins.items():
-                words = sql.SQL("create role {} login password 'pw' in role {}")
-                members = sql.SQL(", ").join(map(sql.Identifier, groups))
-                connection.execute(words.format(sql.Identifier(login), members))
-        guest, pages = (make_conninfo(owner, user=login, password="pw") for login in logins)
-        yield owner, guest, pages
-    finally:
-        _drop(cluster.database_url, name)
-        with psycopg.connect(cluster.database_url, autocommit=True) as connection:
-            for login in logins:
-                connection.execute(sql.SQL("drop role if exists {}").format(sql.Identifier(login)))
-
-
-@contextmanager
 def _work(cluster: Cluster, dsn: str) -> Iterator[None]:
     """Teams with a budget, and jobs for both nodes and the queue, so that a tick and a page have what to tell."""
     product = Product.on(cluster, dsn)
@@ -162,10 +135,11 @@ def _work(cluster: Cluster, dsn: str) -> Iterator[None]:
         cluster.cancel_all_jobs()
 
 
-def _settings(cluster: Cluster, user: str) -> dict[str, str]:
-    """Settings of a process of the product whose tools of Slurm are the cluster's, as this user."""
+def _settings(cluster: Cluster, user: str, address: str) -> dict[str, str]:
+    """Settings of a process of the product: it logs in there, and has the cluster's tools of Slurm as this user."""
     return {
         "SLURM_FAIRSHARE_CLUSTER": "lab",
+        "SLURM_FAIRSHARE_DATABASE_URL": address,
         "SLURM_FAIRSHARE_SLURM__COMMAND_PREFIX": json.dumps(cluster.command_prefix(user=user)),
         "SLURM_FAIRSHARE_DAEMON__INTERVAL": f"{EVERY}s",
         "SLURM_FAIRSHARE_DAEMON__FIRST_POLL": "1s",

@@ -8,10 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-import psycopg
 import pytest
-from psycopg import sql
-from psycopg.conninfo import make_conninfo
 from pydantic import ValidationError
 from starlette.requests import HTTPConnection
 
@@ -19,15 +16,13 @@ from slurm_fairshare.config import Config, WebSection
 from slurm_fairshare.errors import StoreDenied, StoreError, StoreUnreachable
 from slurm_fairshare.store.connection import Database
 from slurm_fairshare.store.postgres import PostgresStore
-from slurm_fairshare.store.roles import MANAGER, READER, Readers, set_up
-from slurm_fairshare.store.schema import upgrade
+from slurm_fairshare.store.roles import MANAGER, READER, Readers
 from slurm_fairshare.store.viewers import Sight, Viewers
 from slurm_fairshare.web.access import AccessDenied, Door
 from slurm_fairshare.web.app import Dashboard, Site
 from slurm_fairshare.web.reading import seen
 from slurm_fairshare.web.server import application
-from tests.conftest import _create, _drop
-from tests.roles import Place, made_place
+from tests.roles import Place, a_place, made_place
 from tests.web.asking import Client
 from tests.web.conftest import Desk
 from tests.web.sample import CLUSTER, fill
@@ -165,13 +160,12 @@ def place(postgres_server: str) -> Iterator[Place]:
 class Behind:
     """A dashboard whose login is a member of the readers and the managers, as docs/howto says."""
 
-    owner: str
-    web: str
+    place: Place
     apps: list[Dashboard] = field(default_factory=list)
 
     def app(self, **section: Any) -> Dashboard:
-        config = Config(cluster=CLUSTER, database_url=self.web, web=WebSection(user_header=HEADER, **section))
-        self.apps.append(application(config))
+        web = WebSection(user_header=HEADER, **section)
+        self.apps.append(application(Config(cluster=CLUSTER, database_url=self.place.address("web"), web=web)))
         return self.apps[-1]
 
     def client(self, name: str, **section: Any) -> Client:
@@ -180,32 +174,16 @@ class Behind:
 
 @contextmanager
 def dashboard(postgres_server: str, readers: Readers) -> Iterator[Behind]:
-    name = _create(postgres_server)
-    owner = make_conninfo(postgres_server, dbname=name)
-    upgrade(owner)
-    set_up(owner, readers)
-    logins = {f"{name}_web": (READER, MANAGER), f"{name}_mona": (MANAGER,), f"{name}_rita": (READER,)}
-    with psycopg.connect(owner, autocommit=True) as connection:
-        for login, groups in logins.items():
-            words = sql.SQL("create role {} login noinherit password 'pw' in role {}")
-            connection.execute(words.format(sql.Identifier(login), sql.SQL(", ").join(map(sql.Identifier, groups))))
-    with PostgresStore(owner, CLUSTER) as store:
-        fill(store, now=datetime.now(UTC), days=2, every=6)
-    made = Behind(owner, make_conninfo(owner, user=f"{name}_web", password="pw"))
-    try:
-        yield made
-    finally:
-        for app in made.apps:
-            app.close()
-        _drop(postgres_server, name)
-        with psycopg.connect(postgres_server, autocommit=True) as connection:
-            for login in logins:
-                connection.execute(sql.SQL("drop role {}").format(sql.Identifier(login)))
-
-
-def name_of(behind: Behind, who: str) -> str:
-    database = psycopg.conninfo.conninfo_to_dict(behind.owner)["dbname"]
-    return f"{database}_{who}"
+    logins = {"web": (READER, MANAGER), "mona": (MANAGER,), "rita": (READER,)}
+    with a_place(postgres_server, logins, readers, inherit=False) as place:
+        with PostgresStore(place.owner, CLUSTER) as store:
+            fill(store, now=datetime.now(UTC), days=2, every=6)
+        made = Behind(place)
+        try:
+            yield made
+        finally:
+            for app in made.apps:
+                app.close()
 
 
 @pytest.fixture(scope="module")
@@ -240,21 +218,21 @@ class TestRights:
                 store.remember("x", 1, datetime.now(UTC))
 
     def test_it_reads_with_the_rights_of_the_role(self, closed: Behind) -> None:
-        with PostgresStore(closed.web, CLUSTER) as store:
+        with PostgresStore(closed.place.address("web"), CLUSTER) as store:
             store.database.read_only(READER)
             assert store.last_ranking() is not None
             with pytest.raises(StoreDenied):
                 store.latest_queue()
 
     def test_managers_see_jobs_where_readers_do_not(self, closed: Behind) -> None:
-        manager, reader = (closed.client(name_of(closed, who)) for who in ("mona", "rita"))
+        manager, reader = (closed.client(closed.place.role(who)) for who in ("mona", "rita"))
         assert 'data-label="Job"' in manager.page("/queue")
         answer = reader.get("/queue")
         assert answer.status_code == 403
         assert "managers and admins only" in answer.text
 
     def test_readers_see_the_tree_and_the_budgets_and_are_told_what_is_kept_back(self, closed: Behind) -> None:
-        reader = closed.client(name_of(closed, "rita"))
+        reader = closed.client(closed.place.role("rita"))
         page = reader.page("/")
         assert "to managers and admins only" in page
         assert "lab/vision" in page
@@ -266,7 +244,7 @@ class TestRights:
             assert reader.get(path).status_code == 403
 
     def test_no_name_of_a_user_reaches_a_reader(self, closed: Behind) -> None:
-        reader = closed.client(name_of(closed, "rita"))
+        reader = closed.client(closed.place.role("rita"))
         for path in (
             "/",
             "/team/lab/language/chat",
@@ -284,7 +262,7 @@ class TestRights:
         answer = closed.client("nobody", strangers="nothing").get("/")
         assert answer.status_code == 403
         assert "has no role" in answer.text
-        assert closed.client(name_of(closed, "rita"), strangers="nothing").get("/").status_code == 200
+        assert closed.client(closed.place.role("rita"), strangers="nothing").get("/").status_code == 200
 
     def test_everybody_sees_jobs_where_readers_may(self, postgres_server: str) -> None:
         with dashboard(postgres_server, Readers.ALL) as opened:
@@ -293,8 +271,8 @@ class TestRights:
     def test_one_viewers_answer_is_never_anothers(self, closed: Behind) -> None:
         app = closed.app()
         for _ in range(2):
-            assert Client(app, headers={HEADER: name_of(closed, "mona")}).get("/queue").status_code == 200
-            assert Client(app, headers={HEADER: name_of(closed, "rita")}).get("/queue").status_code == 403
+            assert Client(app, headers={HEADER: closed.place.role("mona")}).get("/queue").status_code == 200
+            assert Client(app, headers={HEADER: closed.place.role("rita")}).get("/queue").status_code == 403
 
 
 class TestWithoutAName:
