@@ -113,8 +113,9 @@ def naive(jobs: Sequence[JobSpec], capacity: int, rule: str) -> list[int]:
 def _shadow(
     jobs: Sequence[JobSpec], starts: Sequence[int], ends: Sequence[tuple[int, int, int]], free: int, gpus: int
 ) -> tuple[int, int]:
-    planned = sorted((starts[n] + max(1, jobs[n].limit or jobs[n].work), n, g) for _, n, g in ends)
-    for end, _, released in planned:
+    # Of runs whose limits end at one moment those that started first count first: no more of them than the job needs.
+    planned = sorted((starts[n] + max(1, jobs[n].limit or jobs[n].work), starts[n], n, g) for _, n, g in ends)
+    for end, _, _, released in planned:
         free += released
         if free >= gpus:
             return end, free - gpus

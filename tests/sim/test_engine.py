@@ -27,6 +27,7 @@ EVERY: list[Callable[[], Policy]] = [
 
 @pytest.mark.parametrize(("policy", "rule"), [(Fifo, "fifo"), (FirstFit, "first-fit"), (Easy, "easy")])
 @given(seed=st.integers(0, 10_000))
+@example(seed=1870)  # two limits end at one moment, and the job needs one of them
 @settings(max_examples=40, deadline=None)
 def test_on_one_pool_it_starts_jobs_when_a_naive_scheduler_does(policy: type[Policy], rule: str, seed: int) -> None:
     workload = random_jobs(seed, 80)
