@@ -42,33 +42,30 @@ def gathered(store: Runs, asked: Window, classes: Classes, ladder: Ladder) -> tu
 
 @dataclass(frozen=True, slots=True)
 class WaitRow:
-    """The waits of one group in one part of the period; times in seconds."""
+    """The waits of one group in one part of the period; seconds."""
 
     period: str
     kind: str
     account: str
-    waits: tuple[Wait, ...]
-
-    def _first(self) -> list[float]:
-        return [wait.seconds for wait in self.waits if not wait.again]
+    waited: tuple[float, ...]
+    """For a first start, the shortest first."""
+    waited_again: tuple[float, ...]
+    """After a requeue, the shortest first."""
+    waiting: int
 
     @property
     def jobs(self) -> int:
-        return len(self._first())
-
-    @property
-    def waiting(self) -> int:
-        return sum(1 for wait in self.waits if wait.waiting and not wait.again)
+        return len(self.waited)
 
     @property
     def again(self) -> int:
-        return sum(1 for wait in self.waits if wait.again)
+        return len(self.waited_again)
 
     def first(self, part: float) -> float | None:
-        return percentile(self._first(), part)
+        return percentile(self.waited, part)
 
     def after_requeue(self, part: float) -> float | None:
-        return percentile([wait.seconds for wait in self.waits if wait.again], part)
+        return percentile(self.waited_again, part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,22 +90,38 @@ def wait_rows(
     waits: Iterable[Wait], parts: Sequence[Part], *, teams: bool = False, accounts: Sequence[str] = ()
 ) -> tuple[WaitRow, ...]:
     """A row for each kind of job, or for each team and kind, and one for all; for each part of the period."""
-    known = [wait for wait in waits if not accounts or wait.account in accounts]
-    names = sorted({wait.account for wait in known}) if teams else [ALL]
-    rows = []
-    for account in names:
-        for kind in (*KINDS, ALL):
-            for part in parts:
-                rows.append(WaitRow(part.name, kind, account, _inside(known, part, kind, account)))
-    return tuple(row for row in rows if row.waits or (row.kind == ALL and not teams))
-
-
-def _inside(waits: Sequence[Wait], part: Part, kind: str, account: str) -> tuple[Wait, ...]:
+    groups: dict[tuple[str, str, str], list[Wait]] = {}
+    names = set() if teams else {ALL}
+    for wait in waits:
+        if accounts and wait.account not in accounts:
+            continue
+        account = wait.account if teams else ALL
+        names.add(account)
+        for part in parts:
+            if _inside(wait, part.window):
+                for kind in (wait.kind.value, ALL):
+                    groups.setdefault((account, kind, part.name), []).append(wait)
     return tuple(
-        wait
-        for wait in waits
-        if part.window.start <= wait.at < part.window.end or (wait.waiting and wait.at == part.window.end)
-        if kind in (ALL, wait.kind.value) and account in (ALL, wait.account)
+        _row(account, kind, part.name, groups.get((account, kind, part.name), ()))
+        for account in sorted(names)
+        for kind in (*KINDS, ALL)
+        for part in parts
+        if (account, kind, part.name) in groups or (kind == ALL and not teams)
+    )
+
+
+def _inside(wait: Wait, window: Window) -> bool:
+    return window.start <= wait.at < window.end or (wait.waiting and wait.at == window.end)
+
+
+def _row(account: str, kind: str, period: str, waits: Sequence[Wait]) -> WaitRow:
+    return WaitRow(
+        period=period,
+        kind=kind,
+        account=account,
+        waited=tuple(sorted(wait.seconds for wait in waits if not wait.again)),
+        waited_again=tuple(sorted(wait.seconds for wait in waits if wait.again)),
+        waiting=sum(1 for wait in waits if wait.waiting and not wait.again),
     )
 
 

@@ -11,6 +11,7 @@ from sqlalchemy import text
 from slurm_fairshare.core.audit import Basis, Counted
 from slurm_fairshare.core.window import Window, whole_second
 from slurm_fairshare.store.connection import Database
+from slurm_fairshare.store.rollup import parts_touched
 
 DIMENSIONS = ("account", "user", "qos", "type")
 
@@ -76,7 +77,8 @@ class BreakdownStore:
             "edges": [whole_second(part.start) for part in parts] + [whole_second(parts[-1].end)],
         }
         with self.database.transaction() as connection:
-            found = connection.execute(text(_used_sql(by)), parameters)
+            connection.execute(text("set local work_mem = '64MB'"))  # the groups fit into memory
+            found = connection.execute(text(_used_sql(by, len(parts))), parameters)
             return tuple(
                 Used(
                     part=parts[row.part - 1],
@@ -118,7 +120,7 @@ _PIECE = """
 _COLUMNS: Mapping[str, str] = {"account": "account_key", "user": "user_name", "qos": "qos"}
 
 
-def _used_sql(by: Collection[str]) -> str:
+def _used_sql(by: Collection[str], count: int) -> str:
     """Put together from constants alone."""
     names = {"account": "account", "user": "user_name", "qos": "qos", "type": "kind"}
     columns = [f"{_COLUMNS[one] if one in by else repr('')} as {names[one]}" for one in DIMENSIONS if one != "type"]
@@ -138,10 +140,7 @@ def _used_sql(by: Collection[str]) -> str:
             select account, user_name, qos, kind, charged, gpus, milli_gpus, part,
                    least(b, (cast(:edges as bigint[]))[part + 1]) - greatest(a, (cast(:edges as bigint[]))[part])
                    as seconds
-            from ({ended} union all {running}) piece
-            cross join lateral generate_series(
-                width_bucket(a, cast(:edges as bigint[])), width_bucket(b - 1, cast(:edges as bigint[]))
-            ) as part
+            from ({ended} union all {running}) piece {parts_touched(count)}
             where a < b
         ) cut
         group by 1, 2, 3, 4, 5, 6 order by 1, 2, 3, 4, 5, 6

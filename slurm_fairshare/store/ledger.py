@@ -118,24 +118,22 @@ class LedgerStore:
 
     def runs(self, window: Window, state: str | None = None) -> tuple[Run, ...]:
         """The runs that overlap the window, by start, all or those in a state; what never started is left out."""
-        found = self._all(
-            "select * from fairshare.run where cluster = :cluster and start_at < :end "
-            "and (end_at is null or end_at > :start) and (cast(:state as text) is null or state = :state) "
-            "order by start_at, key",
+        return self._runs(
+            "start_at < :end and (end_at is null or end_at > :start) "
+            "and (cast(:state as text) is null or state = :state) order by start_at, key",
             start=window.start,
             end=window.end,
             state=state,
         )
-        return tuple(rows.read_run(row) for row in found)
 
     def runs_of(self, job_id: int) -> tuple[Run, ...]:
         """Every attempt of a job, oldest first."""
-        found = self._all(
-            "select * from fairshare.run where cluster = :cluster and job_id = :job_id "
-            "order by submit_at, start_at nulls last, key",
-            job_id=job_id,
-        )
-        return tuple(rows.read_run(row) for row in found)
+        return self._runs("job_id = :job_id order by submit_at, start_at nulls last, key", job_id=job_id)
+
+    def _runs(self, condition: str, **parameters: Any) -> tuple[Run, ...]:
+        sql = f"select {rows.RUN_READ} from fairshare.run where cluster = :cluster and {condition}"  # noqa: S608
+        with self.database.transaction() as connection:
+            return tuple(rows.read_runs(connection.execute(text(sql), {"cluster": self.cluster, **parameters})))
 
     def rejected(self, since: datetime) -> tuple[Rejected, ...]:
         """Rows that could not be read and were met first since then, oldest first."""

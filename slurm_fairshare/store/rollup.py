@@ -47,12 +47,24 @@ _CUT = """
     select account_key, part, milli_gpus * (
         least(b, (cast(:edges as bigint[]))[part + 1]) - greatest(a, (cast(:edges as bigint[]))[part])
     ) as amount
-    from ({pieces}) piece
+    from ({pieces}) piece {parts}
+    where a < b
+"""
+
+_PARTS_TOUCHED = """
     cross join lateral generate_series(
         width_bucket(a, cast(:edges as bigint[])), width_bucket(b - 1, cast(:edges as bigint[]))
     ) as part
-    where a < b
 """
+
+
+def parts_touched(count: int) -> str:
+    """The number of each part that a piece `[a, b)` inside all of them touches: to be joined to the pieces.
+
+    Where there is one part Postgres is not asked: it would reckon with a thousand for each piece, and sort them all.
+    """
+    return _PARTS_TOUCHED if count > 1 else "cross join (select 1 as part) as only_part"
+
 
 _WHOLE_HOURS = """
     select account_key, width_bucket(date_part('epoch', hour)::bigint, cast(:edges as bigint[])) as part,
@@ -84,25 +96,24 @@ _SUM = "select account_key, part, sum(amount) as amount from ({rows}) piece grou
 _BY_ACCOUNT = "account_key"
 _BY_USER = "account_key || chr(31) || user_name"
 
-_ROLLED = _SUM.format(
-    rows=" union all ".join(
-        (
-            _WHOLE_HOURS,
-            _REST_OF_HOUR.format(t="a", part="1", sign=""),
-            _REST_OF_HOUR.format(t="b", part=":count", sign="-"),
-            _CUT.format(pieces=_LIVE.format(key=_BY_ACCOUNT)),
+
+def _rolled(count: int) -> str:
+    return _SUM.format(
+        rows=" union all ".join(
+            (
+                _WHOLE_HOURS,
+                _REST_OF_HOUR.format(t="a", part="1", sign=""),
+                _REST_OF_HOUR.format(t="b", part=":count", sign="-"),
+                _CUT.format(pieces=_LIVE.format(key=_BY_ACCOUNT), parts=parts_touched(count)),
+            )
         )
     )
-)
 
 
-def _raw(key: str) -> str:
+def _raw(key: str, count: int) -> str:
     """The same from every run by itself. Ended and live ones apart: only so does an index find the former."""
-    pieces = (_CUT.format(pieces=source.format(key=key)) for source in (_ENDED, _LIVE))
+    pieces = (_CUT.format(pieces=source.format(key=key), parts=parts_touched(count)) for source in (_ENDED, _LIVE))
     return _SUM.format(rows=" union all ".join(pieces))
-
-
-_RAW, _RAW_BY_USER = _raw(_BY_ACCOUNT), _raw(_BY_USER)
 
 
 def charges(
@@ -110,21 +121,21 @@ def charges(
 ) -> list[tuple[Window, Charges]]:
     """Milli-GPU-seconds by account key in each part, from the roll-ups. Parts are adjacent, in order, and cut at
     whole hours if there are several."""
-    return _charges(connection, _ROLLED, cluster, parts, now)
+    return _charges(connection, _rolled(len(parts)), cluster, parts, now)
 
 
 def raw_charges(
     connection: Connection, cluster: str, parts: Sequence[Window], now: datetime
 ) -> list[tuple[Window, Charges]]:
     """The same, run by run. Parts are adjacent and in order."""
-    return _charges(connection, _RAW, cluster, parts, now)
+    return _charges(connection, _raw(_BY_ACCOUNT, len(parts)), cluster, parts, now)
 
 
 def raw_charges_by_user(
     connection: Connection, cluster: str, parts: Sequence[Window], now: datetime
 ) -> list[tuple[Window, Charges]]:
     """Keyed by account and user as one (see `weighing.by_user`)."""
-    return _charges(connection, _RAW_BY_USER, cluster, parts, now)
+    return _charges(connection, _raw(_BY_USER, len(parts)), cluster, parts, now)
 
 
 def _charges(

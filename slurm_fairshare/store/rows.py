@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache, lru_cache
 from typing import Any
@@ -61,10 +61,8 @@ def _contract_row(contract: Contract | None) -> Row:
     return (contract.min_runtime, contract.resumable, contract.priority.value, contract.notice)
 
 
-def _contract(row: Read) -> Contract | None:
-    if row["min_runtime"] is None:
-        return None
-    return Contract(row["min_runtime"], row["resumable"], Priority(row["team_priority"]), row["notice"])
+def _contract(min_runtime: int | None, resumable: bool, priority: str, notice: str | None) -> Contract | None:
+    return None if min_runtime is None else Contract(min_runtime, resumable, Priority(priority), notice)
 
 
 # --- runs -----------------------------------------------------------------------------------------
@@ -101,29 +99,44 @@ def _contract_text(contract: Contract | None) -> str:
     return "\t".join(map(spell, _contract_row(contract)))
 
 
-def read_run(row: Read) -> Run:
-    return Run(
-        cluster=row["cluster"],
-        key=row["key"],
-        job_id=row["job_id"],
-        label=row["label"],
-        account=row["account"],
-        user=row["user_name"],
-        uid=row["uid"],
-        partition=row["partition"],
-        qos=row["qos"],
-        state=row["state"],
-        submit=_sure(row["submit_at"]),
-        eligible=_utc(row["eligible_at"]),
-        start=_utc(row["start_at"]),
-        end=_utc(row["end_at"]),
-        held=_resources(row),
-        milli_gpus=row["milli_gpus"],
-        charged=row["charged"],
-        contract=_contract(row),
-        nodes=row["nodes"],
-        flag=row["flag"],
-    )
+RUN_READ = """
+    cluster, key, job_id, label, account, user_name, uid, partition, qos, state,
+    submit_at, eligible_at, start_at, end_at, cast(gpus as text), cpus, memory_mb, milli_gpus, charged,
+    min_runtime, resumable, team_priority, notice, nodes, flag
+"""
+"""What `read_runs` reads."""
+
+
+def read_runs(found: Iterable[Sequence[Any]]) -> Iterator[Run]:
+    """The runs from rows of RUN_READ. What they held and their contracts are few: runs share them as objects."""
+    resources = cache(lambda gpus, cpus, memory_mb: Resources(json.loads(gpus), cpus, memory_mb))
+    contract = cache(_contract)
+    for row in found:
+        cluster, key, job_id, label, account, user, uid, partition, qos, state = row[:10]
+        submit, eligible, start, end, gpus, cpus, memory_mb, milli_gpus, charged = row[10:19]
+        minimum, resumable, priority, notice, nodes, flag = row[19:]
+        yield Run(
+            cluster,
+            key,
+            job_id,
+            label,
+            account,
+            user,
+            uid,
+            partition,
+            qos,
+            state,
+            _sure(submit),
+            _utc(eligible),
+            _utc(start),
+            _utc(end),
+            resources(gpus, cpus, memory_mb),
+            milli_gpus,
+            charged,
+            contract(minimum, resumable, priority, notice),
+            nodes,
+            flag,
+        )
 
 
 REJECTED = columns(tables.rejected_row)
@@ -209,7 +222,7 @@ def read_job(row: Read) -> Job:
         node_count=row["node_count"],
         nodes=tuple(row["nodes"]),
         by_node={name: _resources(part) for name, part in row["by_node"].items()},
-        contract=_contract(row),
+        contract=_contract(row["min_runtime"], row["resumable"], row["team_priority"], row["notice"]),
         requeueable=row["requeueable"],
         batch=row["batch"],
         array_size=row["array_size"],

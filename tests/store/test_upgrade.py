@@ -10,11 +10,14 @@ import re
 import subprocess
 import sys
 import tarfile
+from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import psycopg
 import pytest
 from alembic import command
+from alembic.config import Config
 from psycopg import sql
 
 from slurm_fairshare.store import schema
@@ -106,13 +109,35 @@ def test_each_migration_only_adds(empty_postgres: str) -> None:
         before = after
 
 
+FUNCTIONS = """
+    select p.oid::regprocedure::text, pg_get_functiondef(p.oid)
+    from pg_proc p join pg_namespace n on n.oid = p.pronamespace where n.nspname = 'fairshare'
+"""
+
+
+def test_each_migration_since_the_release_can_be_taken_back(empty_postgres: str) -> None:
+    order = list(reversed(versions()))
+    for before, version in pairwise(order[order.index("0006") :]):
+        _to(empty_postgres, before)
+        was = (_shape(empty_postgres), _functions(empty_postgres))
+        _to(empty_postgres, version)
+        assert (_shape(empty_postgres), _functions(empty_postgres)) != was, version
+        _to(empty_postgres, before, command.downgrade)
+        assert (_shape(empty_postgres), _functions(empty_postgres)) == was, version
+
+
+def _functions(dsn: str) -> dict[str, str]:
+    with psycopg.connect(dsn) as connection:
+        return dict(connection.execute(FUNCTIONS).fetchall())
+
+
 Shape = tuple[dict[str, tuple[str, str, bool]], dict[str, str]]
 
 
-def _to(dsn: str, version: str) -> None:
+def _to(dsn: str, version: str, move: Callable[[Config, str], None] = command.upgrade) -> None:
     database = Database(dsn, statement_timeout=None)
     with database.unchecked() as connection:
-        command.upgrade(schema._config(connection), version)
+        move(schema._config(connection), version)
     database.close()
 
 
