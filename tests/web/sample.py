@@ -242,9 +242,14 @@ def _decisions(store: Any, runs: list[Run], now: datetime) -> int:
         runs[runs.index(run)] = replace(run, state="REQUEUED")
     last = chosen[-1]
     assert last.end is not None
-    again = _run(
-        last.job_id, last.account, last.user, 2, last.end + timedelta(minutes=40), None, last.contract or Contract(), 16
-    )
+    # It goes on where another run has just ended.
+    gpus = last.held.gpu_count
+    running = [run for run in runs if run.end is None and run.held.gpu_count == gpus]
+    room = min(running, key=lambda run: run.start or now)
+    begin = max(last.end + timedelta(minutes=40), (room.start or now) + timedelta(minutes=1))
+    runs[runs.index(room)] = replace(room, end=begin, state="COMPLETED")
+    contract = last.contract or Contract()
+    again = _run(last.job_id, last.account, last.user, gpus, begin, None, contract, int(room.nodes.removeprefix("n")))
     runs.append(replace(again, submit=last.submit))
     return last.job_id
 
