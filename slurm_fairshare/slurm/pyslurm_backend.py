@@ -141,10 +141,11 @@ def jobs_of(jobs: Iterable[Any], ladder: Ladder) -> tuple[tuple[Job, ...], tuple
     read. Raises SlurmUnreadable if these are all."""
     rows: list[dict[str, str]] = []
     untold: list[RejectedRow] = []
+    users: dict[int, str] = {}
     for job in jobs:
         try:
             if str(job.state) not in _ENDED:
-                rows.append(row_of(job))
+                rows.append(row_of(job, users))
         except ValueError as error:
             untold.append(RejectedRow("pyslurm", f"job {job.id}", str(error)))
     found, unread = jobs_from(rows, ladder, "pyslurm")
@@ -162,13 +163,15 @@ _ENDED = frozenset(
 )
 
 
-def row_of(job: Any) -> dict[str, str]:
-    """squeue's columns of one job."""
+def row_of(job: Any, users: dict[int, str]) -> dict[str, str]:
+    """squeue's columns of one job. `users` remembers names: pyslurm looks them up job by job."""
+    if job.user_id not in users:
+        users[job.user_id] = _text(job.user_name)
     return {
         "JobID": str(job.id),
         "JobArrayID": _label(job),
         "Account": _text(job.account),
-        "UserName": _text(job.user_name),
+        "UserName": users[job.user_id],
         "UserID": str(job.user_id),
         "Partition": _text(job.partition),
         "QOS": _text(job.qos),

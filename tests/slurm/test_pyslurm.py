@@ -116,7 +116,7 @@ def squeue(*jobs: SimpleNamespace) -> Any:
         columns = [part.partition(":")[0] for part in words[-1].split(",") if ":" in part]
         marks = words[-1].split(f"{columns[0]}:")[1]
         between, behind = marks.split(",")[0], words[-1].rpartition(":")[2]
-        rows = (row_of(job) for job in jobs)
+        rows = (row_of(job, {}) for job in jobs)
         return "".join(between.join(row.get(name, "") for name in columns) + behind + "\n" for row in rows)
 
     return answer
@@ -198,8 +198,8 @@ def test_once_both_agree_pyslurm_alone_is_asked() -> None:
 
 
 def test_every_column_that_squeue_is_asked_for_is_told() -> None:
-    assert set(row_of(told())) >= {*COLUMNS, EXCLUDED, EXCLUSIVE}
-    assert set(Table.fresh((26, 5)).columns) <= set(row_of(told()))
+    assert set(row_of(told(), {})) >= {*COLUMNS, EXCLUDED, EXCLUSIVE}
+    assert set(Table.fresh((26, 5)).columns) <= set(row_of(told(), {}))
 
 
 LABELS = {
@@ -213,7 +213,7 @@ LABELS = {
 
 @pytest.mark.parametrize(("label", "values"), LABELS.items())
 def test_a_jobs_label_is_squeues(label: str, values: dict[str, Any]) -> None:
-    assert row_of(told(**values))["JobArrayID"] == label
+    assert row_of(told(**values), {})["JobArrayID"] == label
 
 
 def dependency(**kinds: Any) -> dict[str, Any]:
@@ -230,7 +230,7 @@ DEPENDENCIES: dict[str, dict[str, Any] | None] = {
 
 @pytest.mark.parametrize(("words", "kinds"), DEPENDENCIES.items())
 def test_what_a_job_depends_on_is_written_as_slurm_writes_it(words: str, kinds: dict[str, Any] | None) -> None:
-    assert row_of(told(dependencies=kinds))["Dependency"] == words
+    assert row_of(told(dependencies=kinds), {})["Dependency"] == words
 
 
 @pytest.mark.parametrize(("sockets", "gpus", "constraints"), [(2, 2, 1), (2, 0, 0), (1, 2, 0), (None, 2, 0)])
