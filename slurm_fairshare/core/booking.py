@@ -29,7 +29,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Booking:
-    """Nodes that from `start` on are this job's. `user` owns the job."""
+    """Nodes that from `start` on are this job's. `user` may run there: of a guard the job's owner."""
 
     kind: Kind
     job_id: int

@@ -55,7 +55,7 @@ def wanted(
     plans = [one for one in plans if one.job_id not in guards and book.holds(one, waiting[one.job_id])]
     for one in plans:
         if book.empty(one):
-            guards[one.job_id] = replace(one, kind=Kind.GUARD, start=now)
+            guards[one.job_id] = Booking(Kind.GUARD, one.job_id, waiting[one.job_id].user, one.nodes, now)
     open_plans = [one for one in plans if one.job_id not in guards]
     if not open_plans:
         found = book.first([job for job_id, job in waiting.items() if job_id not in guards])

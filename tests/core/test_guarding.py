@@ -226,7 +226,8 @@ def test_before_its_moment_reserved_nodes_are_those_of_others() -> None:
 
 def test_where_all_left_early_the_job_is_let_in_at_once() -> None:
     unallocated = run(3, "n2", 0, qos="fs-unallocated")
-    look = Look(two_nodes(unallocated, WIDE), large=AHEAD, rules=Rules(), there=[PLAN])
+    as_slurm_tells_it = replace(PLAN, user="root")
+    look = Look(two_nodes(unallocated, WIDE), large=AHEAD, rules=Rules(), there=[as_slurm_tells_it])
     assert look.decide().decisions == ()
     assert look.booked() == (GUARD,)
 
