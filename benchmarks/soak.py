@@ -95,9 +95,8 @@ class Soak:
 
     def _submit(self, team: str, user: str) -> None:
         rng = self.rng
-        # On two nodes a job of two is half of the cluster: Slurm keeps whole nodes idle for it while it waits.
-        nodes = 2 if rng.random() < 0.02 else 1
-        each = rng.choice((*[1] * 6, *[2] * 6, *[4] * 4, 8)) if nodes == 1 else 4
+        # A whole node, or half of both, is half of this cluster: Slurm keeps nodes idle for such a job while it waits.
+        nodes, each = rng.choices(((1, rng.choice((1, 1, 1, 2, 2, 2, 4, 4))), (1, 8), (2, 4)), (96, 2, 2))[0]
         minimum = 0 if rng.random() < 0.1 else rng.choice((5, 10, 20, 40, 80))
         resumable = rng.random() < 0.75
         notice = resumable and rng.random() < 0.5
