@@ -52,7 +52,7 @@ from slurm_fairshare.slurm.accounting import DELIMITER, FIELDS, RowReader, parse
 from slurm_fairshare.slurm.memory import MemorySlurm
 from slurm_fairshare.store.postgres import PostgresStore
 from slurm_fairshare.store.schema import upgrade
-from tests.postgres import own_postgres
+from tests.postgres import a_postgres
 
 NOW = datetime(2026, 11, 29, 12, 34, 56, tzinfo=UTC)
 CLUSTER = "bench"
@@ -346,17 +346,6 @@ def peak_mb() -> float:
 
 
 @contextmanager
-def server() -> Iterator[str]:
-    """The Postgres that is named in the environment, else one of our own, as a site would set it up but for fsync."""
-    given = os.environ.get("SLURM_FAIRSHARE_TEST_DATABASE_URL")
-    if given:
-        yield given
-        return
-    with own_postgres("bench-") as address:
-        yield address
-
-
-@contextmanager
 def database(server_dsn: str, name: str) -> Iterator[str]:
     identifier = sql.Identifier(f"bench_{name}_{os.getpid()}")
     with psycopg.connect(server_dsn, autocommit=True) as connection:
@@ -383,7 +372,7 @@ def say(words: str) -> None:
 
 def bench(largest: int, rows: int, folder: Path) -> dict[str, float]:
     figures: dict[str, float] = {}
-    with server() as dsn:
+    with a_postgres("bench-") as dsn:
         with database(dsn, "ingest") as ours:
             upgrade(ours)
             mine = child("ours", ours, str(rows))

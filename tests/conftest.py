@@ -6,7 +6,6 @@ the session, and stopped with it.
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Iterator
 
@@ -17,17 +16,13 @@ from psycopg.conninfo import make_conninfo
 
 from slurm_fairshare.store.schema import upgrade
 from slurm_fairshare.store.tables import SCHEMA, metadata
-from tests.postgres import own_postgres
+from tests.postgres import a_postgres
 
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[str]:
     """The address of a server whose role may create databases."""
-    given = os.environ.get("SLURM_FAIRSHARE_TEST_DATABASE_URL")
-    if given:
-        yield given
-        return
-    with own_postgres("test-") as address:
+    with a_postgres("test-") as address:
         yield address
 
 

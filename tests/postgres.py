@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -33,3 +34,15 @@ def own_postgres(prefix: str) -> Iterator[str]:
             yield server.start()
         finally:
             server.remove()
+
+
+@contextmanager
+def a_postgres(prefix: str) -> Iterator[str]:
+    """The one that SLURM_FAIRSHARE_TEST_DATABASE_URL names, else one of our own: the address of a role that may create
+    databases."""
+    given = os.environ.get("SLURM_FAIRSHARE_TEST_DATABASE_URL")
+    if given:
+        yield given
+        return
+    with own_postgres(prefix) as address:
+        yield address

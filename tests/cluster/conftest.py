@@ -11,8 +11,10 @@ import subprocess
 from collections.abc import Iterator
 
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from tests.cluster.cluster import REPOSITORY, Cluster, CommandError
+from tests.cluster.site import Site
 
 collect_ignore = [] if importlib.util.find_spec("pyslurm") else ["test_pyslurm.py"]
 """What says nothing about pyslurm must not look as if it did: docs/reference/cost.md tells where it was run."""
@@ -39,3 +41,17 @@ def clean_cluster(cluster: Cluster) -> Cluster:
     """The cluster as new: nothing in its queue, none of an earlier test's accounts and QOS."""
     cluster.reset()
     return cluster
+
+
+@pytest.fixture(scope="module")
+def open_site(cluster: Cluster, postgres_server: str, postgres_database: str) -> Iterator[Site]:
+    """A site for tests of the rebalancer, which a module's tests share."""
+    with Site.on(cluster, make_conninfo(postgres_server, dbname=postgres_database)) as site:
+        yield site
+
+
+@pytest.fixture
+def site(open_site: Site) -> Site:
+    """The same, as new."""
+    open_site.empty()
+    return open_site

@@ -5,34 +5,19 @@ from __future__ import annotations
 import re
 import subprocess
 import time
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from psycopg.conninfo import make_conninfo
 
 from slurm_fairshare.core.decisions import Outcome, Rule
 from slurm_fairshare.slurm.run import Runner
-from tests.cluster.cluster import Cluster
 from tests.cluster.site import Site
 
 pytestmark = pytest.mark.cluster
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "save-on-notice.md"
 POOR_AND_RICH = {"vision": 0.2, "robotics": 1.8}
-
-
-@pytest.fixture(scope="module")
-def open_site(cluster: Cluster, postgres_server: str, postgres_database: str) -> Iterator[Site]:
-    with Site.on(cluster, make_conninfo(postgres_server, dbname=postgres_database)) as site:
-        yield site
-
-
-@pytest.fixture
-def site(open_site: Site) -> Site:
-    open_site.empty()
-    return open_site
 
 
 def test_the_script_of_the_page_saves_on_its_notice_and_goes_on_where_it_was(site: Site) -> None:

@@ -4,32 +4,17 @@ are real. Independent cases share a test where one leaves the cluster as the nex
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
 
 from slurm_fairshare.core.decisions import Outcome, Rule
-from tests.cluster.cluster import Cluster, CommandError, JobId
+from tests.cluster.cluster import CommandError, JobId
 from tests.cluster.site import TWO_NODES, Site
 
 pytestmark = pytest.mark.cluster
 
 POOR_AND_RICH = {"vision": 0.2, "robotics": 1.8}
-
-
-@pytest.fixture(scope="module")
-def open_site(cluster: Cluster, postgres_server: str, postgres_database: str) -> Iterator[Site]:
-    from psycopg.conninfo import make_conninfo
-
-    with Site.on(cluster, make_conninfo(postgres_server, dbname=postgres_database)) as site:
-        yield site
-
-
-@pytest.fixture
-def site(open_site: Site) -> Site:
-    open_site.empty()
-    return open_site
 
 
 def test_a_two_node_job_takes_both_of_its_victims_at_once_and_starts(site: Site) -> None:
