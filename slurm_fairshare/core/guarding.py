@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from slurm_fairshare.core.booking import Booking, Kind
+from slurm_fairshare.core.booking import Booking, Kind, is_guarded
 from slurm_fairshare.core.cluster import COMPLETING, Job, Node, Picture
 from slurm_fairshare.core.contract import DebugLane, Ladder
 from slurm_fairshare.core.decisions import OPEN, Decision, Outcome, Recorded
@@ -48,7 +48,8 @@ def wanted(
     waiting = {job.job_id: job for job in picture.pending if _may_be_booked(job)}
     plans = [one for one in there if one.kind is Kind.PLAN and one.job_id in waiting]
     guards = _made_room(picture, waiting, made, rules, {one.job_id for one in plans}, now)
-    guards |= {one.job_id: one for one in _kept(there, waiting.keys() - guards.keys(), rules, recent, now)}
+    inside = {job_id for job_id, job in waiting.items() if job_id not in guards and is_guarded(job, ladder)}
+    guards |= {one.job_id: one for one in _kept(there, inside, rules, recent, now)}
     if large is None or not planning:
         return tuple(guards.values())
     book = _Book(picture, ranking, ladder, lane, rules, large, recent, now)
@@ -118,9 +119,9 @@ def _takes_whole(job: Job, nodes: Sequence[Node]) -> bool:
 
 
 def _kept(
-    there: Iterable[Booking], waiting: Collection[int], rules: Rules, recent: Iterable[Recorded], now: datetime
+    there: Iterable[Booking], inside: Collection[int], rules: Rules, recent: Iterable[Recorded], now: datetime
 ) -> list[Booking]:
-    """Guards that go on: their job still waits, and there has not been time enough for it to start."""
+    """Guards that go on: their job waits inside, and there has not been time enough for it to start."""
     going = {
         one.decision.preemptor.job_id
         for one in recent
@@ -129,7 +130,7 @@ def _kept(
     return [
         one
         for one in there
-        if one.kind is Kind.GUARD and one.job_id in waiting and (now - one.start < rules.settle or one.job_id in going)
+        if one.kind is Kind.GUARD and one.job_id in inside and (now - one.start < rules.settle or one.job_id in going)
     ]
 
 

@@ -103,6 +103,11 @@ def test_a_guard_lasts_as_long_as_the_room_has_time_to_be_used_and_no_longer() -
     assert Look(waiting, there=[GUARD], now=NOW + settle).booked(()) == ()
 
 
+def test_a_guard_that_its_job_never_entered_goes() -> None:
+    """A daemon may die between making it and letting its job in."""
+    assert Look(two_nodes(WIDE), there=[GUARD]).booked(()) == ()
+
+
 def test_a_guard_outlasts_the_notice_of_those_who_yield() -> None:
     late = NOW + 2 * GUARDED.settle
     waiting = two_nodes(run(1, "n1"), run(2, "n2"), replace(WIDE, constraints=("reservation=fs-guard-9",)))
@@ -132,8 +137,9 @@ def test_a_reservation_of_others_is_still_not_modelled() -> None:
 def test_settings_that_are_turned_off_leave_nothing_behind() -> None:
     plan = Booking(Kind.PLAN, 9, "user-poor", ("n1", "n2"), NOW + MINUTE)
     assert Look(two_nodes(WIDE), rules=Rules(), there=[plan]).booked(()) == ()
+    inside = replace(WIDE, constraints=("reservation=fs-guard-9",))
     late = NOW + GUARDED.settle
-    assert Look(two_nodes(WIDE), rules=Rules(), there=[GUARD], now=late).booked(()) == ()
+    assert Look(two_nodes(inside), rules=Rules(), there=[GUARD], now=late).booked(()) == ()
 
 
 # --- plans
