@@ -38,29 +38,27 @@ class Booking:
     start: datetime
 
 
-_NAME = re.compile(r"(guard|plan)-([0-9]{1,15})")
+_NUMBER = re.compile(r"[0-9]{1,15}")
 
 
-def name_of(booking: Booking, ladder: Ladder) -> str:
-    """The reservation's name, under the prefix that says that it is ours."""
-    return f"{ladder.prefix}{booking.kind.value}-{booking.job_id}"
+def name_of(job_id: int, ladder: Ladder) -> str:
+    """The name of a job's reservation, under the prefix that says that it is ours."""
+    return f"{ladder.prefix}job-{job_id}"
 
 
-def read_name(name: str, ladder: Ladder) -> tuple[Kind, int] | None:
-    """What is booked under this name for which job; None if the name is none of ours.
+def job_of(name: str, ladder: Ladder) -> int | None:
+    """The job that a reservation of this name is for; None if the name is none of ours.
 
-    >>> read_name("fs-guard-17", Ladder.default()), read_name("maintenance", Ladder.default())
-    ((<Kind.GUARD: 'guard'>, 17), None)
+    >>> job_of("fs-job-17", Ladder.default()), job_of("maintenance", Ladder.default())
+    (17, None)
     """
-    if not name.startswith(ladder.prefix):
-        return None
-    found = _NAME.fullmatch(name, len(ladder.prefix))
-    return (Kind(found.group(1)), int(found.group(2))) if found else None
+    number = name.removeprefix(name_of(0, ladder)[:-1])
+    return int(number) if number != name and _NUMBER.fullmatch(number) else None
 
 
 def is_guarded(job: Job, ladder: Ladder) -> bool:
     """Whether a guard of ours has taken the job in."""
-    return any(word.startswith(f"reservation={ladder.prefix}{Kind.GUARD.value}-") for word in job.constraints)
+    return f"reservation={name_of(job.job_id, ladder)}" in job.constraints
 
 
 def in_words(booking: Booking) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from slurm_fairshare.config import Config
-from slurm_fairshare.core.booking import Booking, in_words
+from slurm_fairshare.core.booking import Booking, Kind, in_words
 from slurm_fairshare.daemon.ports import Notes, Reservations
 from slurm_fairshare.errors import SlurmRefused
 
@@ -35,24 +35,27 @@ def book(
 
     A booking is a help: where it is refused, things go on without it.
     """
-    refused = ""
-    after = set(there)
+    plans = {(one.job_id, one.nodes): one for one in there if one.kind is Kind.PLAN}
+    becoming = {one: plans[one.job_id, one.nodes] for one in wanted if (one.job_id, one.nodes) in plans}
+    after, refused = set(there), ""
     for one in there:
-        if one not in wanted:
-            may_change()
-            try:
-                slurm.unbook(one)
-                after.discard(one)
-            except SlurmRefused as error:
-                refused = str(error)
+        if one in wanted or one in becoming.values():
+            continue
+        may_change()
+        try:
+            slurm.unbook(one)
+            after.discard(one)
+        except SlurmRefused as error:
+            refused = str(error)
     for one in wanted:
-        if one not in there:
-            may_change()
-            try:
-                slurm.book(one)
-                after.add(one)
-            except SlurmRefused as error:
-                refused = str(error)
+        if one in there:
+            continue
+        may_change()
+        try:
+            slurm.book(one, becoming.get(one))
+            after = (after | {one}) - {becoming.get(one)}
+        except SlurmRefused as error:
+            refused = str(error)
     words = {str(one.job_id): in_words(one) for one in sorted(after, key=lambda one: one.job_id)}
     last = store.recall(NAME)
     if words != (last[1] if last is not None else {}):

@@ -108,8 +108,8 @@ class Reservations(Protocol):
     def bookings(self) -> tuple[Booking, ...]:
         """Ours; what others have reserved is not looked at."""
 
-    def book(self, booking: Booking) -> None:
-        """Make it; a guard takes its job in at once."""
+    def book(self, booking: Booking, in_place_of: Booking | None = None) -> None:
+        """Make it, or make it out of its job's plan on the same nodes; a guard takes its job in at once."""
 
     def unbook(self, booking: Booking) -> None:
         """Take its job out of it, waiting or running, and then it away. Either may be gone already."""

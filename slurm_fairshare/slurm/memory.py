@@ -360,19 +360,20 @@ class MemorySlurm:
         with self._asked("bookings"):
             return tuple(self._bookings.values())
 
-    def book(self, booking: Booking) -> None:
+    def book(self, booking: Booking, in_place_of: Booking | None = None) -> None:
         with self._asked("book"):
-            name = name_of(booking, self._ladder)
-            if any(set(one.nodes) & set(booking.nodes) for one in self._bookings.values()):
+            name = name_of(booking.job_id, self._ladder)
+            others = (one for one in self._bookings.values() if one != in_place_of)
+            if any(set(one.nodes) & set(booking.nodes) for one in others):
                 raise SlurmRefused("Error creating the reservation: Requested reservation overlaps with another")
             if booking.kind is Kind.GUARD:
                 self._reserve(self._there(booking.job_id), name)
             self._bookings[name] = booking
-            self.log.append(f"book {name} {','.join(booking.nodes)}")
+            self.log.append(f"{booking.kind} {name} {','.join(booking.nodes)}")
 
     def unbook(self, booking: Booking) -> None:
         with self._asked("unbook"):
-            name = name_of(booking, self._ladder)
+            name = name_of(booking.job_id, self._ladder)
             job = self._jobs.get(booking.job_id)
             if job is not None and is_guarded(job, self._ladder):
                 self._reserve(job, "")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import datetime, timedelta
 
-from slurm_fairshare.core.booking import Booking, Kind, is_guarded, name_of, read_name
+from slurm_fairshare.core.booking import Booking, Kind, is_guarded, job_of, name_of
 from slurm_fairshare.core.cluster import Job
 from slurm_fairshare.core.contract import Ladder
 from slurm_fairshare.errors import SlurmError, SlurmRefused, SlurmUnreadable
@@ -20,6 +20,9 @@ FORGOTTEN = "PURGE_COMP=00:05:00"
 
 PLANNED_FOR = timedelta(minutes=10)
 """How long a plan lasts beyond its moment, where no daemon takes it away."""
+
+NOBODY = "root"
+"""Who may run in a plan."""
 
 _GONE = re.compile(r"reservation is invalid|reservation not found|invalid reservation", re.IGNORECASE)
 _FIELD = re.compile(r"(\w+)=(\S*)")
@@ -40,11 +43,19 @@ class Reservations:
         found = (_booking(line, self._ladder) for line in text.split("\n"))
         return tuple(one for one in found if one is not None)
 
-    def book(self, booking: Booking) -> None:
-        """Make the reservation. A guard takes its job in at once; if that is refused, there is no guard either."""
-        name = name_of(booking, self._ladder)
-        words = (f"ReservationName={name}", f"Nodes={','.join(booking.nodes)}", *_terms(booking))
-        self.runner.write("scontrol", "create", "reservation", *words, level=OPERATOR)
+    def book(self, booking: Booking, in_place_of: Booking | None = None) -> None:
+        """Make the reservation. A guard takes its job in at once; if that is refused, there is no guard either.
+
+        A plan becomes a guard by a change of the reservation: between its end and a new one others would start there.
+        """
+        name = name_of(booking.job_id, self._ladder)
+        if in_place_of is None:
+            words = ["create", "reservation", f"ReservationName={name}", f"Nodes={','.join(booking.nodes)}"]
+            start = booking.start if booking.kind is Kind.PLAN else None
+        else:
+            words = ["update", f"ReservationName={name}"]
+            start = in_place_of.start if in_place_of.start <= booking.start else None
+        self.runner.write("scontrol", *words, *_terms(booking, start), level=OPERATOR)
         if booking.kind is Kind.PLAN:
             return
         try:
@@ -55,11 +66,10 @@ class Reservations:
 
     def unbook(self, booking: Booking) -> None:
         """Take the job out, waiting or running, and the reservation away. Either may be gone already."""
-        name = name_of(booking, self._ladder)
         job = self._one(booking.job_id)
         if job is not None and is_guarded(job, self._ladder):
             self._move(booking.job_id, "")
-        self._delete(name)
+        self._delete(name_of(booking.job_id, self._ladder))
 
     def _move(self, job_id: int, name: str) -> None:
         job = self._one(job_id)
@@ -72,25 +82,29 @@ class Reservations:
         self.runner.write("scontrol", "delete", f"ReservationName={name}", level=OPERATOR, unchanged=_GONE)
 
 
-def _terms(booking: Booking) -> tuple[str, ...]:
-    """A guard has no end, since Slurm kills what runs in a reservation that ends; and what waits in it is not held
-    when it goes. In a plan nobody can run: none but root may, and who is root needs no reservation."""
+def _terms(booking: Booking, start: datetime | None) -> tuple[str, ...]:
+    """What a guard or a plan is. `start` is None for now; Slurm does not let a start that has passed be changed.
+
+    A guard has no end, since Slurm kills what runs in a reservation that ends; and what waits in it is not held when
+    it goes. In a plan nobody can run: none but root may, and who is root needs no reservation.
+    """
     if booking.kind is Kind.GUARD:
+        begin = ("StartTime=now",) if start is None else ()
         flags = f"IGNORE_JOBS,NO_HOLD_JOBS_AFTER,{FORGOTTEN}"
-        return "StartTime=now", "Duration=UNLIMITED", f"Users={booking.user}", f"Flags={flags}"
-    start = f"uts{int(booking.start.timestamp())}"
+        return *begin, "Duration=UNLIMITED", f"Users={booking.user}", f"Flags={flags}"
     minutes = int(PLANNED_FOR.total_seconds()) // 60
-    return f"StartTime={start}", f"Duration={minutes}", "Users=root", "Flags=IGNORE_JOBS"
+    epoch = int(booking.start.timestamp())
+    return f"StartTime=uts{epoch}", f"Duration={minutes}", f"Users={NOBODY}", "Flags=IGNORE_JOBS"
 
 
 def _booking(line: str, ladder: Ladder) -> Booking | None:
     fields = dict(_FIELD.findall(line))
-    found = read_name(fields.get("ReservationName", ""), ladder)
-    if found is None:
+    job_id = job_of(fields.get("ReservationName", ""), ladder)
+    if job_id is None:
         return None
     try:
-        start, nodes = needed(fields["StartTime"], "StartTime"), node_names(fields["Nodes"])
-        return Booking(*found, fields.get("Users", ""), nodes, start)
+        start, nodes, user = needed(fields["StartTime"], "StartTime"), node_names(fields["Nodes"]), fields["Users"]
+        return Booking(Kind.PLAN if user == NOBODY else Kind.GUARD, job_id, user, nodes, start)
     except (KeyError, ValueError) as error:
         raise SlurmUnreadable(
             f'scontrol show reservation printed a line that is not understood ({error}): "{line[:300]}"'

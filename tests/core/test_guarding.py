@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_fairshare.core.booking import Booking, Kind, name_of
+from slurm_fairshare.core.booking import Booking, Kind
 from slurm_fairshare.core.cluster import Job, Picture
 from slurm_fairshare.core.decisions import Decision, Outcome, Recorded
 from slurm_fairshare.core.guarding import opened, planned_nodes, wanted
@@ -97,7 +97,7 @@ def test_a_guard_goes_when_its_job_runs_or_has_left() -> None:
 
 
 def test_a_guard_lasts_as_long_as_the_room_has_time_to_be_used_and_no_longer() -> None:
-    waiting = two_nodes(replace(WIDE, constraints=("reservation=fs-guard-9",)))
+    waiting = two_nodes(replace(WIDE, constraints=("reservation=fs-job-9",)))
     settle = GUARDED.settle
     assert Look(waiting, there=[GUARD], now=NOW + settle / 2).booked(()) == (GUARD,)
     assert Look(waiting, there=[GUARD], now=NOW + settle).booked(()) == ()
@@ -110,7 +110,7 @@ def test_a_guard_that_its_job_never_entered_goes() -> None:
 
 def test_a_guard_outlasts_the_notice_of_those_who_yield() -> None:
     late = NOW + 2 * GUARDED.settle
-    waiting = two_nodes(run(1, "n1"), run(2, "n2"), replace(WIDE, constraints=("reservation=fs-guard-9",)))
+    waiting = two_nodes(run(1, "n1"), run(2, "n2"), replace(WIDE, constraints=("reservation=fs-job-9",)))
     for outcome, changed, stays in (
         (Outcome.NOTICED, NOW, True),
         (Outcome.REQUEUED, late - MINUTE / 2, True),
@@ -122,7 +122,7 @@ def test_a_guard_outlasts_the_notice_of_those_who_yield() -> None:
 
 
 def test_nobody_else_is_stopped_for_a_guarded_job_and_that_is_said() -> None:
-    guarded = replace(WIDE, constraints=("reservation=fs-guard-9",))
+    guarded = replace(WIDE, constraints=("reservation=fs-job-9",))
     found = Look(two_nodes(run(1, "n1"), run(2, "n2"), guarded)).decide()
     assert found.decisions == ()
     assert [(one.job_id, one.why) for one in found.declined] == [(9, Why.OUTSTANDING)]
@@ -137,7 +137,7 @@ def test_a_reservation_of_others_is_still_not_modelled() -> None:
 def test_settings_that_are_turned_off_leave_nothing_behind() -> None:
     plan = Booking(Kind.PLAN, 9, "user-poor", ("n1", "n2"), NOW + MINUTE)
     assert Look(two_nodes(WIDE), rules=Rules(), there=[plan]).booked(()) == ()
-    inside = replace(WIDE, constraints=("reservation=fs-guard-9",))
+    inside = replace(WIDE, constraints=("reservation=fs-job-9",))
     late = NOW + GUARDED.settle
     assert Look(two_nodes(inside), rules=Rules(), there=[GUARD], now=late).booked(()) == ()
 
@@ -270,7 +270,3 @@ def test_no_plan_waits_for_a_moment_at_which_a_run_on_its_nodes_is_still_protect
             gone = max(NOW, ends) <= one.start
             yields = there.account == "rich" and (protected is None or protected <= one.start)
             assert there.nodes[0] not in one.nodes or gone or yields or there.qos == "fs-unallocated"
-
-
-def test_names_say_what_they_are_for() -> None:
-    assert (name_of(GUARD, LADDER), name_of(PLAN, LADDER)) == ("fs-guard-9", "fs-plan-9")

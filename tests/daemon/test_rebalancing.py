@@ -291,14 +291,14 @@ def wide_and_waiting(**settings: object) -> tuple[World, list[int], int]:
 def test_nodes_are_guarded_before_anybody_is_told_to_go_and_given_back_when_the_job_runs() -> None:
     it, victims, wide = wide_and_waiting(**GUARD)
     it.rebalance()
-    assert it.slurm.log == [f"book fs-guard-{wide} n1,n2", *(f"notice {victim} USR1" for victim in victims)]
+    assert it.slurm.log == [f"guard fs-job-{wide} n1,n2", *(f"notice {victim} USR1" for victim in victims)]
     it.slurm.advance(30)
     it.rebalance()
     thief = it.slurm.submit("language", "user-language", 1, contract=terms(3600))
     assert it.slurm.schedule() == (wide,)
     it.slurm.advance(5)
     it.rebalance()
-    assert it.slurm.log[-1] == f"unbook fs-guard-{wide}"
+    assert it.slurm.log[-1] == f"unbook fs-job-{wide}"
     assert it.slurm.bookings() == ()
     job = it.slurm.job(wide)
     assert job is not None
@@ -374,6 +374,7 @@ def test_nodes_are_planned_for_a_large_job_kept_from_others_and_all_yield_at_the
     it.slurm.now = plan.start
     it.tick()
     assert [one.decision.victim.job_id for one in it.rebalance().recorded] == [late]
+    assert not any(line.startswith("unbook") for line in it.slurm.log), "between the two others could start there"
     assert it.slurm.schedule() == (wide,)
     assert long
     it.slurm.advance(1)

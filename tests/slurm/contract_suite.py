@@ -249,6 +249,22 @@ class SlurmContract(ABC):
         world.slurm.carry_out((Unbook(plan_ahead),))
         assert world.slurm.bookings() == ()
 
+    def test_a_plan_becomes_a_guard_in_its_place_before_and_after_its_moment(self, world: World) -> None:
+        world.running(world.submit(FIRST, "alice", 8, Contract(), nodes=2))
+        for ahead in (timedelta(minutes=5), timedelta(0)):
+            job = world.pending(world.submit(SECOND, "bob", 8, Contract(3600), nodes=2))
+            start = world.now().replace(microsecond=0) + ahead
+            plan_ahead = Booking(Kind.PLAN, job.job_id, "root", ("n1", "n2"), start)
+            world.slurm.book(plan_ahead)
+            (there,) = world.slurm.bookings()
+            guard = Booking(Kind.GUARD, job.job_id, "bob", ("n1", "n2"), world.now())
+            world.slurm.book(guard, there)
+            (after,) = world.slurm.bookings()
+            assert (after.kind, after.user, is_guarded(world.job(job.job_id), LADDER)) == (Kind.GUARD, "bob", True)
+            assert after.start <= world.now() + timedelta(seconds=2)
+            world.slurm.unbook(after)
+            assert world.slurm.bookings() == ()
+
     def test_no_nodes_are_kept_for_a_job_that_is_not_there(self, world: World) -> None:
         with pytest.raises(SlurmRefused, match="not in the queue"):
             world.slurm.book(Booking(Kind.GUARD, 999_999, "bob", ("n1",), world.now()))

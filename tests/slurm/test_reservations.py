@@ -19,11 +19,11 @@ GUARD = Booking(Kind.GUARD, 7, "alice", ("n1", "n2"), AT)
 PLAN = Booking(Kind.PLAN, 7, "alice", ("n1", "n2"), AT)
 EPOCH = int(AT.timestamp())
 OURS = (
-    f"ReservationName=fs-guard-7 StartTime={EPOCH} EndTime={EPOCH + 31_536_000} Duration=365-00:00:00 Nodes=n[1-2] "
+    f"ReservationName=fs-job-7 StartTime={EPOCH} EndTime={EPOCH + 31_536_000} Duration=365-00:00:00 Nodes=n[1-2] "
     "NodeCnt=2 CoreCnt=128 Features=(null) PartitionName=(null) Flags=IGNORE_JOBS,SPEC_NODES TRES=cpu=128 Users=alice "
     "Groups=(null) Accounts=(null) Licenses=(null) State=ACTIVE BurstBuffer=(null) MaxStartDelay=(null)"
 )
-THEIRS = OURS.replace("fs-guard-7", "course")
+THEIRS = OURS.replace("fs-job-7", "course")
 
 
 def waiting(**more: str) -> Site:
@@ -35,9 +35,9 @@ def test_a_guard_has_no_end_holds_nobody_when_it_goes_and_is_forgotten_without_a
     site.slurm.book(GUARD)
     flags = "Flags=IGNORE_JOBS,NO_HOLD_JOBS_AFTER,PURGE_COMP=00:05:00"
     assert commands(site, "scontrol") == [
-        ["create", "reservation", "ReservationName=fs-guard-7", "Nodes=n1,n2", "StartTime=now", "Duration=UNLIMITED",
+        ["create", "reservation", "ReservationName=fs-job-7", "Nodes=n1,n2", "StartTime=now", "Duration=UNLIMITED",
          "Users=alice", flags],
-        ["update", "JobId=7", "ReservationName=fs-guard-7"],
+        ["update", "JobId=7", "ReservationName=fs-job-7"],
     ]  # fmt: skip
 
 
@@ -45,9 +45,20 @@ def test_nobody_can_run_in_a_plan_so_nobody_dies_when_it_ends() -> None:
     site = waiting()
     site.slurm.book(PLAN)
     assert commands(site, "scontrol") == [
-        ["create", "reservation", "ReservationName=fs-plan-7", "Nodes=n1,n2", f"StartTime=uts{EPOCH}", "Duration=10",
+        ["create", "reservation", "ReservationName=fs-job-7", "Nodes=n1,n2", f"StartTime=uts{EPOCH}", "Duration=10",
          "Users=root", "Flags=IGNORE_JOBS"],
     ]  # fmt: skip
+
+
+def test_a_plan_becomes_a_guard_by_a_change_so_that_nobody_slips_in_between() -> None:
+    flags = "Flags=IGNORE_JOBS,NO_HOLD_JOBS_AFTER,PURGE_COMP=00:05:00"
+    for late, start in ((0, ()), (-60, ("StartTime=now",))):
+        site = waiting()
+        site.slurm.book(Booking(Kind.GUARD, 7, "alice", ("n1", "n2"), AT + timedelta(seconds=late)), PLAN)
+        assert commands(site, "scontrol") == [
+            ["update", "ReservationName=fs-job-7", *start, "Duration=UNLIMITED", "Users=alice", flags],
+            ["update", "JobId=7", "ReservationName=fs-job-7"],
+        ]
 
 
 def test_a_guard_that_the_job_may_not_enter_is_taken_away_again() -> None:
@@ -59,22 +70,22 @@ def test_a_guard_that_the_job_may_not_enter_is_taken_away_again() -> None:
     site.tools._replies["scontrol"] = [refuse]
     with pytest.raises(SlurmRefused, match="Operator"):
         site.slurm.book(GUARD)
-    assert commands(site, "scontrol")[-1] == ["delete", "ReservationName=fs-guard-7"]
+    assert commands(site, "scontrol")[-1] == ["delete", "ReservationName=fs-job-7"]
 
 
 def test_a_job_is_taken_out_before_its_guard_goes_waiting_or_running() -> None:
-    for site in (waiting(Reservation="fs-guard-7"), Site({"JobID": "7", "Reservation": "fs-guard-7"})):
+    for site in (waiting(Reservation="fs-job-7"), Site({"JobID": "7", "Reservation": "fs-job-7"})):
         site.slurm.unbook(GUARD)
         assert commands(site, "scontrol") == [
             ["update", "JobId=7", "ReservationName="],
-            ["delete", "ReservationName=fs-guard-7"],
+            ["delete", "ReservationName=fs-job-7"],
         ]
 
 
 def test_a_job_that_somebody_put_elsewhere_stays_there() -> None:
     site = waiting(Reservation="course")
     site.slurm.unbook(GUARD)
-    assert commands(site, "scontrol") == [["delete", "ReservationName=fs-guard-7"]]
+    assert commands(site, "scontrol") == [["delete", "ReservationName=fs-job-7"]]
 
 
 def test_what_is_gone_already_is_no_error_and_what_is_in_use_is() -> None:
@@ -90,10 +101,12 @@ def test_only_our_reservations_are_read() -> None:
     site = Site()
     site.detail = f"{THEIRS}\n{OURS}\n"
     assert site.slurm.bookings() == (GUARD,)
+    site.detail = OURS.replace("Users=alice", "Users=root")
+    assert site.slurm.bookings() == (Booking(Kind.PLAN, 7, "root", ("n1", "n2"), AT),)
     site.detail = "No reservations in the system"
     assert site.slurm.bookings() == ()
-    for odd in ("fs-guard-", "fs-guard-7x", "fs-guards-7", "xfs-guard-7", "fs-guard--7"):
-        site.detail = OURS.replace("fs-guard-7", odd)
+    for odd in ("fs-job-", "fs-job-7x", "fs-jobs-7", "xfs-job-7", "fs-job--7"):
+        site.detail = OURS.replace("fs-job-7", odd)
         assert site.slurm.bookings() == ()
 
 
