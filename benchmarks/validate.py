@@ -92,6 +92,7 @@ done
 SUBMIT = r"""
 # Lines of "second user number work every" and the options of sbatch; submits each when its second has come.
 at=$1
+echo $$ > /tmp/validate.pid
 cat > /tmp/validate.tsv
 while IFS=$'\t' read -r second user number work every options; do
     pause=$(( (at + second) * 1000000 - ${EPOCHREALTIME/./} ))
@@ -102,6 +103,14 @@ while IFS=$'\t' read -r second user number work every options; do
         2>> /tmp/validate.err > /dev/null &
 done < /tmp/validate.tsv
 wait
+rm /tmp/validate.pid
+"""
+
+PREPARE = """
+# A run that was broken off goes on submitting: the end of a `docker exec` is not the end of what it runs.
+[[ ! -s /tmp/validate.pid ]] || kill $(< /tmp/validate.pid)
+rm -f /home/*/validate.* /tmp/validate.*
+cat > /tmp/validate.sh
 """
 
 
@@ -151,16 +160,12 @@ def real_run(cluster: Cluster, made: Workload) -> Outcome:
     """Submit the workload to the cluster, with the product beside it, and read what Slurm's accounting says."""
     with own_postgres("validate-") as dsn:
         upgrade(dsn)
+        cluster.sh("slurmctld", ["bash", "-c", PREPARE], stdin=SCRIPT)
         cluster.reset()
         product = Product.on(cluster, dsn, **SETTINGS)
         product.fund(TEAMS)
         for team, users in PEOPLE.items():
             cluster.sh("slurmctld", ["sacctmgr", "-i", "add", "user", ",".join(users), f"account={team}"], check=False)
-        cluster.sh(
-            "slurmctld",
-            ["bash", "-c", "rm -f /home/*/validate.* /tmp/validate.*; cat > /tmp/validate.sh"],
-            stdin=SCRIPT,
-        )
         looked = _watched(product)
         with product.daemon(tick_every=TICK, pass_every=PASS):
             begun, before = utc_now(), os.getloadavg()
