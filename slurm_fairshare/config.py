@@ -113,6 +113,12 @@ class ContractSection(_Section):
     partitions: tuple[str, ...] = Field((), description="Partitions under contract; empty means all.")
     exempt_accounts: tuple[str, ...] = Field((), description="Accounts whose jobs the plugin leaves alone.")
     other_qos: tuple[str, ...] = Field((), description="QOS outside the ladder that users may name.")
+    near_feature: str = Field(
+        "",
+        description="Feature of nodes that small jobs under contract prefer, so that the other nodes stay whole; "
+        "nodes must have it before the plugin is installed with it.",
+    )
+    near_gpus: int = Field(4, ge=1, description="GPUs of a job that prefers those nodes, at the most.")
 
 
 class DebugSection(_Section):
@@ -169,6 +175,9 @@ class RebalanceSection(_Section):
     enabled: bool = Field(True, description="Whether the daemon stops runs at all.")
     interval: Length = Field(timedelta(seconds=5), description="Time between two passes of the daemon.")
     hysteresis: float = Field(0.10, ge=0, description="How far the ratio must be apart before anybody yields.")
+    hysteresis_restart: float = Field(
+        0.50, ge=0, description="The same for a run that does not resume, since all its work is lost."
+    )
     preemptors: int = Field(
         2, ge=0, description="Jobs that room is made for in a pass, and blocked jobs of each leaf that are looked at."
     )
@@ -176,7 +185,7 @@ class RebalanceSection(_Section):
     in_team: bool = Field(
         True, description="Whether a job may stop runs of its own team for a higher priority within the team."
     )
-    max_per_pass: int = Field(32, ge=1, description="Runs stopped in one pass at the most.")
+    max_per_pass: int = Field(64, ge=1, description="Runs stopped in one pass at the most.")
     max_per_hour: int = Field(600, ge=1, description="Runs stopped in an hour at the most.")
     max_per_team_hour: int = Field(120, ge=1, description="Runs of one team stopped in an hour at the most.")
     settle: Length = Field(timedelta(seconds=60), description="Time a preemptor has to start in the room made for it.")
@@ -432,7 +441,7 @@ class Config(BaseSettings):
     @property
     def rules(self) -> Rules:
         names = Rules.__dataclass_fields__.keys() & RebalanceSection.model_fields.keys()
-        return Rules(**{name: getattr(self.rebalance, name) for name in names})
+        return Rules(**{name: getattr(self.rebalance, name) for name in names}, large=self.large_jobs)
 
     @property
     def zone(self) -> ZoneInfo:

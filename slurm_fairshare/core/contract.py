@@ -25,13 +25,9 @@ class Priority(Enum):
     NORMAL = "normal"
     HIGH = "high"
 
-    @property
-    def site_factor(self) -> int:
+    def __init__(self, word: str) -> None:
+        self.site_factor = {"low": 0, "normal": 20_000, "high": 40_000}[word]
         """What is added to the job's priority inside its leaf's band (0 to 40,000)."""
-        return _SITE_FACTOR[self]
-
-
-_SITE_FACTOR = {Priority.LOW: 0, Priority.NORMAL: 20_000, Priority.HIGH: 40_000}
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ class Rule(StrEnum):
     UNDER_SERVED = "under-served"
     IN_TEAM_PRIORITY = "in-team-priority"
     DEBUG_LANE = "debug-lane"
+    LARGE_JOB = "large-job"
     DRAIN = "drain"
 
 
@@ -110,5 +111,7 @@ def _because(decision: Decision) -> str:
     has = f"{victim.node} has used {victim.ratio:.2f} of its entitlement"
     other = f"{taker.node} {taker.ratio:.2f}"
     if decision.rule is Rule.DEBUG_LANE:
-        return f"{has}, which is over target, and the debug lane may take from any team over target"
+        return f"{has} and {other}, and the debug lane may take from any team that has had more, or is over target"
+    if decision.rule is Rule.LARGE_JOB:
+        return f"{has} and {other}, and a large job that has waited long may take from any team that has had more"
     return f"{has} and {other}, further apart than the hysteresis of {decision.hysteresis:.2f}"

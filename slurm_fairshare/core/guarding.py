@@ -218,8 +218,8 @@ class _Book:
             return stay.until
         if mine is None or theirs is None:
             return own_end(run, self.now)
-        hysteresis = self.rules.hysteresis
-        permitted = may_yield(job, mine, run, theirs, self.ranking, self.ladder, self.lane, hysteresis)
+        gaps = self.rules.hysteresis, self.rules.hysteresis_restart
+        permitted = may_yield(job, mine, run, theirs, self.ranking, self.ladder, self.lane, *gaps, self.now)
         return stay.until if permitted is not None else own_end(run, self.now)
 
 

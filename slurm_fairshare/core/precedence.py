@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import NamedTuple
 
 from slurm_fairshare.core.cluster import Job
@@ -30,39 +31,65 @@ def may_yield(
     ladder: Ladder,
     lane: DebugLane | None,
     hysteresis: float,
+    restart: float,
+    now: datetime,
 ) -> Permission | None:
     """Whether the run may be stopped for the job: by the rule inside one leaf, or by the one between two."""
     if mine.path == theirs.path:
-        return yields_inside(preemptor, run, mine)
-    debug, debug_run = in_lane(preemptor, ladder, lane), in_lane(run, ladder, lane)
-    return yields_between(mine, theirs, ranking, hysteresis, debug=debug, debug_run=debug_run)
+        higher = in_team(preemptor.contract) > in_team(run.contract)
+        found = inside_one(mine) if higher else None
+    else:
+        above = Rule.DEBUG_LANE if in_lane(preemptor, ladder, lane) else None
+        found = yields_between(mine, theirs, ranking, hysteresis, above, debug_run=in_lane(run, ladder, lane))
+    return found if found is not None and is_worth(found, preemptor, run, ranking, restart, now) else None
 
 
 def yields_between(
-    mine: Ranked, theirs: Ranked, ranking: Ranking, hysteresis: float, *, debug: bool, debug_run: bool
+    mine: Ranked, theirs: Ranked, ranking: Ranking, hysteresis: float, above: Rule | None, *, debug_run: bool
 ) -> Permission | None:
-    """The rule between two leaves; `debug` and `debug_run` say whether the job and the run are the lane's.
+    """The rule between two leaves. `above`: what lifts the job above the bands, the debug lane or a long wait of a
+    large one; `debug_run` says whether the run is the lane's.
 
     The two ancestors just below their lowest common one are compared: the victim's side is over target and behind
-    by more than the hysteresis. A debug-lane job may take from any other leaf over target, but not from another
-    debug job, and not from a side that is ahead of its own by more than half the hysteresis: by the whole it could
-    take it back, and two jobs would stop each other in turn as often as the ratios tremble.
+    by more than the hysteresis. A job above the bands takes from any side that has had more: where everybody gets what
+    is owed, hardly anybody is over target. A debug-lane job takes from a leaf over target besides, but not from a side
+    that is ahead of its own by more than half the hysteresis: by the whole it could take it back, and two jobs would
+    stop each other in turn as often as the ratios tremble. Neither takes from a debug job.
     """
     sides = diverging(mine.path, theirs.path)
-    assert sides is not None  # noqa: S101  inside one leaf `yields_inside` decides
+    assert sides is not None  # noqa: S101  inside one leaf `inside_one` is the rule
     one, other = (ranking.standings[path] for path in sides)
     if is_ahead(one, other, hysteresis):
         return Permission(Rule.UNDER_SERVED, *sides)
-    if not debug or debug_run or not theirs.standing.over_target:
+    if above is None or debug_run:
         return None
-    near = not one.ratio - other.ratio > hysteresis / 2
-    return Permission(Rule.DEBUG_LANE, mine.path, theirs.path) if near else None
+    if other.ratio > one.ratio:
+        return Permission(above, *sides)
+    near = theirs.standing.over_target and not one.ratio - other.ratio > hysteresis / 2
+    return Permission(above, *sides) if near and above is Rule.DEBUG_LANE else None
 
 
-def yields_inside(preemptor: Job, run: Job, leaf: Ranked) -> Permission | None:
-    """The rule inside one leaf: only a higher in-team priority counts."""
-    higher = in_team(preemptor.contract) > in_team(run.contract)
-    return Permission(Rule.IN_TEAM_PRIORITY, leaf.path, leaf.path) if higher else None
+def inside_one(leaf: Ranked) -> Permission:
+    """The rule inside one leaf: a run of lower in-team priority (`in_team`) yields, and only such a one."""
+    return Permission(Rule.IN_TEAM_PRIORITY, leaf.path, leaf.path)
+
+
+def is_worth(permission: Permission, preemptor: Job, run: Job, ranking: Ranking, restart: float, now: datetime) -> bool:
+    """Whether what is won is worth the work of a run that does not resume: all of it is lost, and asked for again.
+
+    The gap must be larger than `restart`; larger than twice that where more is lost than the job is promised, its GPUs
+    for its minimum runtime. A session loses no such work. Neither its own team nor a job above the bands stops it.
+    """
+    if run.contract is not None and run.contract.resumable:
+        return True
+    if permission.rule is not Rule.UNDER_SERVED:
+        return False
+    if preemptor.contract is None or run.start is None:
+        return False
+    promised = preemptor.wanted.gpu_count * preemptor.contract.min_runtime
+    dear = run.batch and run.wanted.gpu_count * (now - run.start).total_seconds() > promised
+    behind, ahead = (ranking.standings[node] for node in (permission.victim_node, permission.preemptor_node))
+    return behind.ratio - ahead.ratio > (2 * restart if dear else restart)
 
 
 class Precedence(NamedTuple):
@@ -71,21 +98,19 @@ class Precedence(NamedTuple):
     account: str
     leaf: Ranked
     debug_runs: Permission | None
-    others: Permission | None
+    others: Permission
 
 
-def yielding_to(mine: Ranked, ranking: Ranking, hysteresis: float, *, debug: bool) -> tuple[Precedence, ...]:
+def yielding_to(mine: Ranked, ranking: Ranking, hysteresis: float, above: Rule | None) -> tuple[Precedence, ...]:
     """The other leaves from which a job of this one may take something."""
     found = []
     for account, theirs in ranking.by_account.items():
         if theirs.path == mine.path:
             continue
-        others = yields_between(mine, theirs, ranking, hysteresis, debug=debug, debug_run=False)
-        runs = others
-        if others is not None and others.rule is Rule.DEBUG_LANE:
-            runs = None  # never one debug job for another
-        if runs is not None or others is not None:
-            found.append(Precedence(account, theirs, runs, others))
+        others = yields_between(mine, theirs, ranking, hysteresis, above, debug_run=False)
+        if others is not None:
+            debug_runs = others if others.rule is Rule.UNDER_SERVED else None
+            found.append(Precedence(account, theirs, debug_runs, others))
     return tuple(found)
 
 

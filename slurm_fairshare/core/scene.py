@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from slurm_fairshare.core.cluster import COMPLETING, RUNNING, Job, Node, Picture
 from slurm_fairshare.core.contract import Contract, Ladder
+from slurm_fairshare.core.decisions import Rule
 from slurm_fairshare.core.fairshare import Ranked, Ranking
 from slurm_fairshare.core.need import Need, gpus_of, need_of
 from slurm_fairshare.core.precedence import Precedence, yielding_to
@@ -19,8 +20,8 @@ from slurm_fairshare.core.tree import account_key
 Identity = tuple[int, datetime | None]
 """A run: the job's number and the moment this run of it started."""
 
-Yielding = dict[tuple[str, bool], tuple[Precedence, ...]]
-"""From whom a leaf's jobs may take: by the leaf's path and whether the job is the debug lane's."""
+Yielding = dict[tuple[str, Rule | None], tuple[Precedence, ...]]
+"""From whom a leaf's jobs may take: by the leaf's path and what lifts the job above the bands."""
 
 
 class Scene:
@@ -134,13 +135,13 @@ class Scene:
                 del self._protected[job_id]
                 self.bare.setdefault(account_key(job.account), {})[job_id] = job
 
-    def yielding(self, leaf: Ranked, ranking: Ranking, hysteresis: float, *, debug: bool) -> tuple[Precedence, ...]:
+    def yielding(self, leaf: Ranked, ranking: Ranking, hysteresis: float, above: Rule | None) -> tuple[Precedence, ...]:
         """`yielding_to`, asked once for all jobs that it cannot tell apart; a new ranking starts afresh."""
         if self._yielding[0] is not ranking:
             self._yielding = (ranking, {})
-        known = self._yielding[1].get((leaf.path, debug))
+        known = self._yielding[1].get((leaf.path, above))
         if known is None:
-            known = self._yielding[1][leaf.path, debug] = yielding_to(leaf, ranking, hysteresis, debug=debug)
+            known = self._yielding[1][leaf.path, above] = yielding_to(leaf, ranking, hysteresis, above)
         return known
 
     def charged(self, job: Job) -> bool:

@@ -168,8 +168,13 @@ def because(decision: Decision) -> str:
         )
     if decision.rule is Rule.DEBUG_LANE:
         return (
-            f"That job is in the debug lane (short and small), which may take from any team over target, and "
-            f"{victim.node} had {_used(victim.ratio)}."
+            "That job is in the debug lane (short and small), which may take from any team that has had more, or is "
+            f"over target: {taker.node} had {_used(taker.ratio)}, {victim.node} had {_used(victim.ratio)}."
+        )
+    if decision.rule is Rule.LARGE_JOB:
+        return (
+            "That job is large and has waited so long that it may take from any team that has had more: "
+            f"{taker.node} had {_used(taker.ratio)}, {victim.node} had {_used(victim.ratio)}."
         )
     return (
         f"{taker.node} had {_used(taker.ratio)}, {victim.node} had {_used(victim.ratio)}: "

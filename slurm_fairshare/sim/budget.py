@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from slurm_fairshare.core import cluster
 from slurm_fairshare.core.contract import Contract, DebugLane, Ladder, Priority, Rung
 from slurm_fairshare.core.decisions import Outcome, Recorded
 from slurm_fairshare.core.fairshare import Ranking, Usage, rank
+from slurm_fairshare.core.large import Large
 from slurm_fairshare.core.plan import BAND, TOP_LABEL, labels
 from slurm_fairshare.core.rebalance import Rules, Scene, rebalance_scene
 from slurm_fairshare.core.resources import Resources
@@ -29,15 +30,6 @@ CHARGED_FIRST = 10 * BAND * TOP_LABEL
 
 
 @dataclass(frozen=True, slots=True)
-class LargeJobs:
-    """Jobs of so many GPUs go to the first rank after waiting so long, while their leaf's ratio is below a bound."""
-
-    gpus: int = 64
-    after: int = 12 * 3600
-    ratio: float = 1.2
-
-
-@dataclass(frozen=True, slots=True)
 class Knobs:
     """All that can be turned. Times in seconds where they are not lengths of core."""
 
@@ -46,9 +38,13 @@ class Knobs:
     ladder: Ladder = field(default_factory=Ladder.default)
     lane: DebugLane | None = field(default_factory=DebugLane)
     rules: Rules = field(default_factory=Rules)
-    large: LargeJobs | None = field(default_factory=LargeJobs)
+    large: Large | None = field(default_factory=Large)
     reservations: int = 1
-    """Blocked jobs that backfill keeps nodes for until the running jobs' limits end (QOS flag NoReserve: 0)."""
+    """Blocked jobs that backfill keeps nodes for until the running jobs' limits end. None with
+    bf_min_prio_reserve=4000000000, more than any job has."""
+    reserves: str = "all"
+    """Which blocked jobs get them: `all`, or those in the `first` rank, where large jobs go that have waited long
+    (SchedulerParameters=bf_min_prio_reserve)."""
     holds: bool = True
     """Whether room that was made for a job is held for it, as by a guard's reservation."""
     pool: int = 0
@@ -66,7 +62,6 @@ class Budget(Policy):
 
     name = "budget"
     backfill = True
-    reservations = 1
     native = True
     rebalances = True
     recalculates = True
@@ -74,6 +69,7 @@ class Budget(Policy):
     def __init__(self, knobs: Knobs | None = None, name: str = "budget") -> None:
         self.knobs = knobs or Knobs()
         self.name = name
+        self.rules = replace(self.knobs.rules, large=self.knobs.large)
         self.rebalances = self.knobs.evicts
         self.reservations = self.knobs.reservations
         self.tick = self.knobs.tick
@@ -84,6 +80,7 @@ class Budget(Policy):
         self.tree: Tree = tree_of(engine.workload.shares)
         self.origin = engine.workload.origin
         self.weight = Weight(self.knobs.half_life)
+        self.order: list[str] = []
         self.label: dict[str, int] = {}
         """What the last tick pushed: a job that is submitted has it at once."""
         self.applied: dict[str, int] = {}
@@ -118,7 +115,8 @@ class Budget(Policy):
         usage = [Usage(Epoch(window.start, window.end, self.tree), used)]
         self.ranking = rank(self.tree, self._capacity(), usage, self.weight, at)
         order = [account_key(leaf.account) for leaf in self.ranking.leaves]
-        self.label = labels(order, self.label)
+        if order != self.order:
+            self.order, self.label = order, labels(order, self.label)
 
     def reorder(self) -> None:
         self.applied = dict(self.label)
@@ -165,15 +163,20 @@ class Budget(Policy):
                 job.shape = self.engine.on(job, ~self.pool_mask)
             large = self.knobs.large
             if large is not None and job.spec.gpus >= large.gpus:
-                self.engine.at(self.engine.now + large.after, TIMER, job, job.restarts)
+                self.engine.at(self.engine.now + int(large.wait.total_seconds()), TIMER, job, job.restarts)
         label = self.label.get(account, 0)
         if label != self.applied.get(account, 0):
             job.group = (*job.group, label)
             self.fresh.append(job)
 
+    def reserves(self, job: Job) -> bool:
+        if self.knobs.reserves == "all":
+            return job.charged
+        return isinstance(job.group, tuple) and job.group[0] == "large" and self._below_bound(job.group[1])
+
     def timer(self, job: Job, now: int) -> None:
         large = self.knobs.large
-        if large is not None and job.stream is not None and now - job.since >= large.after:
+        if large is not None and job.stream is not None and now - job.since >= large.wait.total_seconds():
             self.engine.regroup(job, ("large", account_key(job.spec.account), job.spec.priority))
 
     def priority(self, group: Hashable) -> float:
@@ -193,7 +196,7 @@ class Budget(Policy):
     def _below_bound(self, account: str) -> bool:
         large = self.knobs.large
         leaf = self.ranking.leaf(account) if self.ranking is not None else None
-        return large is not None and leaf is not None and leaf.standing.ratio < large.ratio
+        return large is not None and leaf is not None and leaf.standing.ratio < large.max_ratio
 
     def may_start(self, job: Job) -> bool:
         lane = self.knobs.lane
@@ -229,7 +232,7 @@ class Budget(Policy):
         if self.ranking is None:
             return False
         self._keep_scene()
-        at, rules = self.moment(now), self.knobs.rules
+        at, rules = self.moment(now), self.rules
         oldest = at - max(timedelta(hours=1), rules.cooldown)
         while self.recent and self.recent[0].decision.at < oldest:
             self.recent.popleft()

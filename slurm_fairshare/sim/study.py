@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from slurm_fairshare.core.contract import Ladder, read_duration
+from slurm_fairshare.core.large import Large
 from slurm_fairshare.errors import ConfigError, FairshareError
-from slurm_fairshare.sim.budget import Budget, Knobs, LargeJobs
+from slurm_fairshare.sim.budget import Budget, Knobs
 from slurm_fairshare.sim.engine import Policy, Result, Timing, Watcher, simulate
 from slurm_fairshare.sim.jobs import Machine, Workload
 from slurm_fairshare.sim.policies import Easy, Fifo, FirstFit, SlurmFairTree, StrictPriority
@@ -135,7 +136,7 @@ def _cap(case: Case, text: str) -> Case:
 
 
 def _large(case: Case, text: str) -> Case:
-    large = None if text == "off" else replace(case.knobs.large or LargeJobs(), after=_seconds(text))
+    large = None if text == "off" else replace(case.knobs.large or Large(), wait=_length(text))
     return replace(case, knobs=replace(case.knobs, large=large))
 
 
@@ -159,10 +160,12 @@ KNOBS: Mapping[str, Callable[[Case, str], Case]] = {
     "evicts": _knob("evicts", lambda text: text not in {"no", "off", "false"}),
     "near": _knob("near", int),
     "reservations": _knob("reservations", int),
+    "reserves": _knob("reserves", str),
     "cap": _cap,
     "large_after": _large,
     "lane": _lane,
     "hysteresis": _rule("hysteresis", float),
+    "hysteresis_restart": _rule("hysteresis_restart", float),
     "preemptors": _rule("preemptors", int),
     "lane_preemptors": _rule("lane_preemptors", int),
     "in_team": _rule("in_team", lambda text: text not in {"no", "off", "false"}),

@@ -13,6 +13,7 @@ from slurm_fairshare.core.cluster import Job, Node, Picture
 from slurm_fairshare.core.contract import DebugLane, Priority
 from slurm_fairshare.core.decisions import Decision, Outcome, Recorded, Rule, in_words
 from slurm_fairshare.core.fairshare import Ranking, Standing, ranked
+from slurm_fairshare.core.large import Large
 from slurm_fairshare.core.rebalance import Pass, Rules, Why, rebalance
 from slurm_fairshare.core.resources import Resources
 from slurm_fairshare.core.tree import Share, build
@@ -490,3 +491,59 @@ def test_a_site_may_keep_a_team_from_stopping_its_own_runs() -> None:
     urgent = job(9, "rich", 8, terms=contract(3600, priority=Priority.HIGH))
     assert len(stopped(look(picture(TWO, *full(), urgent)))) == 1
     assert stopped(look(picture(TWO, *full(), urgent), rules=Rules(in_team=False))) == []
+
+
+def test_a_run_that_does_not_resume_yields_only_across_a_larger_gap() -> None:
+    """All its work would be lost: not for a tenth of a ratio, nor for its own team's urgent job or a debug job."""
+    held = full(terms=contract(resumable=False))
+    near, far = ranking(TREE, poor=0.8, rich=1.29), ranking(TREE, poor=0.8, rich=1.31)
+    asks = picture(TWO, *held, job(9, "poor", 8, terms=HOUR_TERMS))
+    assert stopped(look(asks, near)) == []
+    assert len(stopped(look(asks, far))) == 1
+    assert len(stopped(look(asks, near, rules=Rules(hysteresis_restart=0.4)))) == 1
+    minute, two = (picture(TWO, *held, job(9, "poor", 8, terms=contract(promised))) for promised in (119, 120))
+    assert stopped(look(minute, far)) == [], "two minutes are lost, and less is promised"
+    assert len(stopped(look(two, far))) == 1
+    assert len(stopped(look(minute))) == 1, "a gap of more than one outweighs whatever is lost"
+    urgent = job(9, "rich", 8, terms=contract(priority=Priority.HIGH))
+    assert stopped(look(picture(TWO, *held, urgent))) == []
+    level = ranking(TREE, poor=1.05, rich=1.1)
+    debug = job(9, "poor", 1, terms=contract(900))
+    lasting = full(started=4000, terms=contract(3600, resumable=False))
+    assert stopped(look(picture(TWO, *lasting, debug), level, lane=DebugLane())) == []
+    hours = full(started=4000, terms=HOUR_TERMS)
+    assert len(stopped(look(picture(TWO, *hours, debug), level, lane=DebugLane()))) == 1
+
+
+def test_a_large_job_that_has_waited_long_may_take_from_any_team_that_has_had_more() -> None:
+    """Sixteen nodes whose runs all belong to a team far enough behind are never found at one moment."""
+    rules, level = Rules(large=Large(gpus=16)), ranking(TREE, poor=0.85, rich=0.9)
+    runs = full(started=4000, terms=HOUR_TERMS)
+    day = 86_400
+
+    def asks(waited: float, count: int = 16) -> Picture:
+        return picture(TWO, *runs, job(9, "poor", count, node_count=count // 8, started=waited, terms=HOUR_TERMS))
+
+    result = look(asks(day), level, rules)
+    assert stopped(result) == [1, 2]
+    assert {one.rule for one in result.decisions} == {Rule.LARGE_JOB}
+    assert "large job" in in_words(result.decisions[0])
+    assert stopped(look(asks(3600), level, rules)) == [], "it has not waited long"
+    assert stopped(look(asks(day, 8), level, rules)) == [], "it is not large"
+    assert stopped(look(asks(day), level)) == [], "the site has no such rule"
+    assert stopped(look(asks(day), ranking(TREE, poor=0.9, rich=0.9), rules)) == [], "the other has not had more"
+
+
+def test_a_debug_job_may_take_from_any_team_that_has_had_more_or_is_over_target() -> None:
+    """Where everybody gets what is owed, hardly anybody is over target, and debug jobs would wait for that."""
+    asks = picture(TWO, *full(started=4000, terms=HOUR_TERMS), job(9, "poor", 1, terms=contract(900)))
+
+    def takes(poor: float, rich: float) -> bool:
+        result = look(asks, ranking(TREE, poor=poor, rich=rich), lane=DebugLane())
+        assert {one.rule for one in result.decisions} <= {Rule.DEBUG_LANE}
+        return bool(result.decisions)
+
+    assert takes(poor=0.85, rich=0.9), "it has had more, though less than its due"
+    assert takes(poor=1.04, rich=1.01), "it is over target, and the two are near each other"
+    assert not takes(poor=1.07, rich=1.01), "it could take it back at once"
+    assert not takes(poor=0.9, rich=0.9), "it has neither had more nor its due"
