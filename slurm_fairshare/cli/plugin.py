@@ -41,6 +41,7 @@ def plugin_settings(config: Config, uids: tuple[int, ...]) -> PluginSettings:
         partitions=contract.partitions,
         exempt_accounts=contract.exempt_accounts,
         other_qos=contract.other_qos,
+        near=(contract.near_feature, contract.near_gpus) if contract.near_feature else None,
         trusted_uids=tuple(sorted({0, *uids})),
     )
 

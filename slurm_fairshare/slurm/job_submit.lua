@@ -855,6 +855,17 @@ local function with_pool(job, rung, partitions, part_list)
   return table.concat(partitions, ",") .. "," .. pool
 end
 
+-- Jobs smaller than a node prefer some nodes (sbatch --prefer), so that the others stay whole for jobs that need
+-- them whole. Slurm tries those first, also by preempting unallocated work there; whoever asks for features has chosen.
+local function preferred(job, rung, partitions, part_list)
+  local near = SETTINGS.near
+  if near == nil or rung.seconds == 0 or has_text(job.prefer) or has_text(job.features) then
+    return nil
+  end
+  local gpus = not takes_whole_nodes(job, partitions, part_list) and gpus_at_most(job) or nil
+  return gpus ~= nil and gpus <= near.gpus and near.feature or nil
+end
+
 local function write(job, decision)
   job.admin_comment = admin_comment_of(job, decision.contract)
   job.site_factor = SETTINGS.priorities[decision.contract.priority]
@@ -866,6 +877,9 @@ local function write(job, decision)
   end
   if decision.partition ~= nil then
     job.partition = decision.partition
+  end
+  if decision.prefer ~= nil then
+    job.prefer = decision.prefer
   end
 end
 
@@ -905,6 +919,7 @@ local function submit(job, part_list)
   local rung = decision.qos ~= nil and rung_named(decision.qos) or nil
   if rung ~= nil then
     decision.partition = with_pool(job, rung, partitions, part_list)
+    decision.prefer = preferred(job, rung, partitions, part_list)
   end
   write(job, decision)
   tell(decision.lines)

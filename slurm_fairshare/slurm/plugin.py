@@ -34,6 +34,8 @@ class PluginSettings:
     exempt_accounts: tuple[str, ...] = ()
     other_qos: tuple[str, ...] = ()
     strict: bool = False
+    near: tuple[str, int] | None = None
+    """The feature that small jobs prefer, and the most GPUs of such a job."""
     trusted_uids: tuple[int, ...] = (0,)
 
     def __post_init__(self) -> None:
@@ -80,6 +82,7 @@ def _block(settings: PluginSettings) -> str:
         f"exempt_accounts = {_table(quote(name) for name in settings.exempt_accounts)},",
         f"other_qos = {_table(quote(name) for name in settings.other_qos)},",
         f"strict = {str(settings.strict).lower()},",
+        *([f"near = {_near(settings.near)},"] if settings.near else []),
         f"trusted_uids = {_table(str(uid) for uid in settings.trusted_uids)},",
     ]
     return "local SETTINGS = {\n" + "".join(f"  {line}\n" for line in lines) + "}\n"
@@ -90,6 +93,11 @@ def _lane(lane: DebugLane | None) -> str:
         return "nil"
     pool = (f"pool = {quote(lane.pool)}",) if lane.pool else ()
     return _table((f"max_seconds = {lane.max_min_runtime}", f"max_gpus = {lane.max_gpus}", *pool))
+
+
+def _near(near: tuple[str, int]) -> str:
+    feature, gpus = near
+    return _table((f"feature = {quote(feature)}", f"gpus = {gpus}"))
 
 
 def _table(items: Iterable[str]) -> str:

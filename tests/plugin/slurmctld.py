@@ -31,6 +31,7 @@ TEXT = frozenset(
         "gres",
         "name",
         "partition",
+        "prefer",
         "qos",
         "reservation",
         "script",
