@@ -16,6 +16,7 @@ import time
 import venv
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from benchmarks.philly import DAY, W1, philly
@@ -61,15 +62,23 @@ def oracles() -> float:
 
 
 def speeds() -> None:
-    plain, drawn = philly(), philly(cut=7 * DAY, seed=1)
-    _, took = timed(plain, NODES, Easy, Timing.ideal())
-    figure("sim_jobs_per_s_fifo", len(plain.jobs) / took)
-    _, took = timed(drawn, NODES, Budget, Timing.slurm(), 1)
-    figure("sim_jobs_per_s_budget", len(drawn.jobs) / took)
+    """Jobs per second on W1; then on all of Philly on the same nodes, whose queue grows for two months."""
+    kinds: dict[str, tuple[Callable[[], Policy], Timing, Callable[..., Workload]]] = {
+        "fifo": (Easy, Timing.ideal(), philly),
+        "budget": (Budget, Timing.slurm(), partial(philly, cut=7 * DAY, seed=1)),
+    }
+    per_job = {}
+    for name, (make, timing, workload) in kinds.items():
+        jobs = workload()
+        _, took = timed(jobs, NODES, make, timing)
+        per_job[name] = took / len(jobs.jobs)
+        figure(f"sim_jobs_per_s_{name}", 1 / per_job[name])
     figure("sim_peak_mb", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
-    whole = philly(None)
-    _, took = timed(whole, NODES, Easy, Timing.ideal(), 1)
-    figure("sim_jobs_per_s_all_of_philly_easy", len(whole.jobs) / took)
+    for name, (make, timing, workload) in kinds.items():
+        jobs = workload(None)
+        _, took = timed(jobs, NODES, make, timing, 1)
+        figure(f"sim_jobs_per_s_{name}_all_of_philly", len(jobs.jobs) / took)
+        figure(f"sim_overload_growth_{name}", took / len(jobs.jobs) / per_job[name])
 
 
 def table() -> None:
@@ -135,7 +144,8 @@ def accasim(ours: float) -> None:
         place = Path(folder)
         venv.create(place / "venv", with_pip=True)
         python = str(place / "venv/bin/python")
-        subprocess.run([python, "-m", "pip", "install", "-q", "accasim==1.1.3", "setuptools<80"], check=True)
+        install = [python, "-m", "pip", "install", "-qq", "accasim==1.1.3", "setuptools<80"]
+        subprocess.run(install, check=True, stderr=subprocess.DEVNULL)
         lines = (
             f"{j.number + 1} {j.submit} -1 {max(1, j.work)} {j.gpus} -1 -1 {j.gpus} {max(1, j.work)}"
             " -1 1 1 1 1 1 1 -1 -1"
