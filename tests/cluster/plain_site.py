@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,9 +29,10 @@ RELEASE = os.environ.get("FAIRSHARE_TEST_RELEASE", "trixie")
 IMAGE = f"slurm-fairshare-plain:{RELEASE}"
 LABEL = "slurm-fairshare.inputs"
 CACHE = Path("/var/tmp/slurm-fairshare")
+NO_SOURCES = (".*", "build", "dist", "wheels", "*.egg-info", "__pycache__", "_build")
 SYSTEMD = (
     *("--cap-add", "SYS_ADMIN", "--security-opt", "apparmor=unconfined"),
-    *("--cgroupns", "private", "--tmpfs", "/sys/fs/cgroup", "--tmpfs", "/run", "--tmpfs", "/run/lock"),
+    *("--cgroupns", "private", "--tmpfs", "/run", "--tmpfs", "/run/lock"),
 )
 UNITS = ("slurm-fairshare", "slurm-fairshare-web", "slurm-fairshare-tick", "slurmctld", "slurmdbd", "slurmd")
 
@@ -46,11 +49,12 @@ class Site:
 
     def __init__(self, name: str) -> None:
         self.name = name
+        # One stream from the beginning: docker keeps no order between two.
+        shell = ["bash", "-c", "exec bash -e -o pipefail 2>&1"]
         self.shell = subprocess.Popen(
-            ["docker", "exec", "-i", "-w", "/root", name, "bash", "-e", "-o", "pipefail"],
+            ["docker", "exec", "-i", "-w", "/root", name, *shell],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
             text=True,
         )
 
@@ -102,7 +106,10 @@ def wheels() -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("slurm_fairshare-*"):
         old.unlink()
-    run(sys.executable, "-m", "build", "-q", "--outdir", str(folder), str(ROOT))
+    with tempfile.TemporaryDirectory() as place:
+        # A copy: a build leaves folders behind in the sources, which the next one packs, and two at once would clash.
+        source = shutil.copytree(ROOT, Path(place) / "source", ignore=shutil.ignore_patterns(*NO_SOURCES))
+        run(sys.executable, "-m", "build", "-q", "--wheel", "--outdir", str(folder), str(source))
     if not (folder / "complete").exists():
         pip = [sys.executable, "-m", "pip", "download", "-q", "-d", str(folder)]
         wheel = next(folder.glob("slurm_fairshare-*.whl"))
@@ -129,15 +136,22 @@ def started() -> Iterator[Site]:
     name = f"fairshare-plain-{secrets.token_hex(4)}"
     folder = wheels()
     run("docker", "run", "-d", "--hostname", "head", "--name", name, *SYSTEMD, "-v", f"{folder}:/root/wheels:ro", IMAGE)
-    up = "pg_isready -q && scontrol ping | grep -q UP && sinfo -h -o %T | grep -q idle"
     try:
         site = Site(name)
-        site.until(lambda: site.sh(f"{up} && echo yes", check=False), "the plain site is up", 180)
+        site.until(lambda: _is_up(site), "the plain site is up", 180)
         yield site
         site.leave()
     finally:
         if not os.environ.get("FAIRSHARE_KEEP_SITE"):
             run("docker", "rm", "-f", name, check=False)
+
+
+def _is_up(site: Site) -> bool:
+    if run("docker", "inspect", "-f", "{{.State.Running}}", site.name).stdout.strip() != "true":
+        told = run("docker", "logs", site.name)
+        pytest.fail(f"systemd does not run in a container here:\n{told.stdout}{told.stderr}", pytrace=False)
+    up = "pg_isready -q && scontrol ping | grep -q UP && sinfo -h -o %T | grep -q idle && echo yes"
+    return bool(site.sh(up, check=False))
 
 
 def _inspect(image: str, field: str) -> str:
