@@ -32,7 +32,7 @@ from slurm_fairshare.sim.budget import Budget, Knobs
 from slurm_fairshare.sim.engine import Ended, Timing, simulate
 from slurm_fairshare.sim.jobs import InTeam, JobSpec, Machine, Workload
 from slurm_fairshare.store.schema import upgrade
-from tests.cluster.cluster import Cluster
+from tests.cluster.cluster import REPOSITORY, Cluster
 from tests.cluster.product import Product
 from tests.postgres import own_postgres
 
@@ -186,9 +186,16 @@ def real_run(cluster: Cluster, made: Workload) -> Outcome:
         begun=begun.timestamp(),
         load=[before, os.getloadavg()],
         log=_log(cluster, begun),
+        version=version(),
         errors=cluster.sh("slurmctld", ["cat", ERRORS], check=False).stdout[-2000:],
     )
     return found
+
+
+def version() -> str:
+    """Of the product: one that decides otherwise makes other runs."""
+    words = ["git", "-C", str(REPOSITORY), "rev-parse", "--short", "HEAD"]
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def _log(cluster: Cluster, begun: datetime) -> list[str]:
@@ -343,6 +350,9 @@ def main() -> int:
     given = words.parse_args()
     made, real = workload(given.seed), study(given.runs, given.keep, given.seed)
     delays = Delays.of(made, real)
+    others = sorted({one.notes["version"] for one in real} - {version()})
+    if others:
+        print(f"The product in the real runs was {', '.join(others)}, the simulator's is {version()}.")
     print(f"{len(real)} real runs of {len(made.jobs)} jobs. Measured beside them, in seconds:")
     print(", ".join(f"{name} {seconds:.2f}" for name, seconds in asdict(delays).items()))
     print("\n".join(report(lines(made, real, [simulated(made, delays, phase) for phase in PHASES]))))
