@@ -77,8 +77,9 @@ def inside_one(leaf: Ranked) -> Permission:
 def is_worth(permission: Permission, preemptor: Job, run: Job, ranking: Ranking, restart: float, now: datetime) -> bool:
     """Whether what is won is worth the work of a run that does not resume: all of it is lost, and asked for again.
 
-    The gap must be larger than `restart`; larger than twice that where more is lost than the job is promised, its GPUs
-    for its minimum runtime. A session loses no such work. Neither its own team nor a job above the bands stops it.
+    The gap must be larger than `restart`, once more for each time it began anew before, and once more where more is
+    lost than the job is promised, its GPUs for its minimum runtime. A session loses no such work. Neither its own
+    team nor a job above the bands stops it.
     """
     if run.contract is not None and run.contract.resumable:
         return True
@@ -89,7 +90,7 @@ def is_worth(permission: Permission, preemptor: Job, run: Job, ranking: Ranking,
     promised = preemptor.wanted.gpu_count * preemptor.contract.min_runtime
     dear = run.batch and run.wanted.gpu_count * (now - run.start).total_seconds() > promised
     behind, ahead = (ranking.standings[node] for node in (permission.victim_node, permission.preemptor_node))
-    return behind.ratio - ahead.ratio > (2 * restart if dear else restart)
+    return behind.ratio - ahead.ratio > restart * (1 + run.restarts + dear)
 
 
 class Precedence(NamedTuple):

@@ -363,4 +363,5 @@ class Budget(Policy):
             else {},
             contract=self._contract(job),
             requeueable=True,
+            restarts=job.restarts,
         )

@@ -505,6 +505,12 @@ def test_a_run_that_does_not_resume_yields_only_across_a_larger_gap() -> None:
     assert stopped(look(minute, far)) == [], "two minutes are lost, and less is promised"
     assert len(stopped(look(two, far))) == 1
     assert len(stopped(look(minute))) == 1, "a gap of more than one outweighs whatever is lost"
+    once, thrice = (
+        picture(TWO, *(replace(run, restarts=n) for run in held), job(9, "poor", 8, terms=HOUR_TERMS)) for n in (1, 3)
+    )
+    assert stopped(look(once, far)) == [], "it has begun anew before"
+    assert len(stopped(look(once))) == 1
+    assert stopped(look(thrice)) == []
     urgent = job(9, "rich", 8, terms=contract(priority=Priority.HIGH))
     assert stopped(look(picture(TWO, *held, urgent))) == []
     level = ranking(TREE, poor=1.05, rich=1.1)
