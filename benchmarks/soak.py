@@ -39,6 +39,10 @@ PEOPLE = {"vision": ("alice", "bob"), "language": ("carol", "erin"), "robotics":
 OUTSTANDING = {"vision": 18, "language": 12, "robotics": 9}
 """GPUs that each user of a team runs and waits for at once, about: two to three times what there is."""
 
+LARGE = 8
+"""A whole node, or half of both, is half of this cluster: Slurm keeps nodes idle for such a job while it waits, so one
+at a time is submitted."""
+
 STOPPED = ("REQUEUED", "PREEMPTED", "CANCELLED")
 FINE = ("COMPLETED", "PENDING", "RUNNING", "REQUEUED", "COMPLETING", "PREEMPTED", "SUSPENDED", "CONFIGURING")
 
@@ -78,25 +82,31 @@ class Soak:
         """Submit until the time is over, whenever a user has less outstanding than they like."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            waiting = self._outstanding()
+            waiting, large = self._outstanding()
             for team, users in PEOPLE.items():
                 for user in users:
                     if waiting[user] < OUTSTANDING[team] and self.rng.random() < 0.6:
-                        self._submit(team, user)
+                        large |= self._submit(team, user, may_be_large=not large) >= LARGE
             time.sleep(1)
 
-    def _outstanding(self) -> Counter[str]:
+    def _outstanding(self) -> tuple[Counter[str], bool]:
+        """GPUs that each user runs and waits for, and whether a large job is among them."""
         lines = self.product.cluster.slurm_output("squeue", "-h", "-a", "-r", "-o", "%u %A").splitlines()
         found: Counter[str] = Counter()
+        largest = 0
         for line in lines:
             user, number = line.split()
-            found[user] += self.jobs[int(number)].gpus if int(number) in self.jobs else 1
-        return found
+            gpus = self.jobs[int(number)].gpus if int(number) in self.jobs else 1
+            found[user] += gpus
+            largest = max(largest, gpus)
+        return found, largest >= LARGE
 
-    def _submit(self, team: str, user: str) -> None:
+    def _submit(self, team: str, user: str, *, may_be_large: bool) -> int:
+        """Submit a job; its GPUs."""
         rng = self.rng
-        # A whole node, or half of both, is half of this cluster: Slurm keeps nodes idle for such a job while it waits.
-        nodes, each = rng.choices(((1, rng.choice((1, 1, 1, 2, 2, 2, 4, 4))), (1, 8), (2, 4)), (96, 2, 2))[0]
+        nodes, each = (1, rng.choice((1, 1, 1, 2, 2, 2, 4, 4)))
+        if may_be_large and rng.random() < 0.05:
+            nodes, each = rng.choice(((1, 8), (2, 4)))
         minimum = 0 if rng.random() < 0.1 else rng.choice((5, 10, 20, 40, 80))
         resumable = rng.random() < 0.75
         notice = resumable and rng.random() < 0.5
@@ -115,6 +125,7 @@ class Soak:
             script=script, account=team,
         )  # fmt: skip
         self.jobs[int(job)] = Sent(user, nodes * each, minimum)
+        return nodes * each
 
     # --- afterwards ---------------------------------------------------------------------------------
 
