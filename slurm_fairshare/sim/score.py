@@ -61,6 +61,7 @@ class Score:
     preempted: int
     evicted: int
     evicted_per_day: float
+    preempted_per_day: float
     waits: Mapping[str, Waits]
     large_share: float
     pieces: float
@@ -104,6 +105,7 @@ def score(result: Result, start: int = 0, end: int | None = None) -> Score:
         demand=sum(m.between(start, until) for m in ledger.wanted.values()) / whole,
         lost=lost / whole, lost_unallocated=lost_free / whole,
         preempted=counts[0], evicted=counts[1], evicted_per_day=counts[1] * 86_400 / span,
+        preempted_per_day=counts[0] * 86_400 / span,
         waits=_waits(result, chosen, until), large_share=_large_share(result, start, until),
         pieces=result.pieces / max(1, result.end), drift=drift, converged=converged,
     )  # fmt: skip

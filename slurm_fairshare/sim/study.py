@@ -92,7 +92,7 @@ def flat(one: Score) -> dict[str, float]:
         "delivered": one.delivered, "worst_team": one.worst, "teams_at_95": float(one.teams_at_95),
         "hourly": one.hourly, "occupancy": one.occupancy, "unallocated": one.unallocated, "demand": one.demand,
         "lost": one.lost, "lost_unallocated": one.lost_unallocated, "evicted_per_day": one.evicted_per_day,
-        "preempted": float(one.preempted), "large_share": one.large_share,
+        "preempted_per_day": one.preempted_per_day, "large_share": one.large_share,
         "in_pieces": one.pieces, "drift": one.drift, "converged": one.converged,
     }  # fmt: skip
     for name, waits in one.waits.items():
