@@ -417,8 +417,7 @@ class Config(BaseSettings):
         names = expand(section.nodes)
         if not names or not partition or not self.debug_lane.enabled:
             return None
-        clock = tuple(sorted(section.clock.items()))
-        return Pool(partition, names, section.elsewhere, section.least, clock, section.hold)
+        return Pool(partition, names, section.elsewhere, section.least, tuple(section.clock.items()), section.hold)
 
     @property
     def job_classes(self) -> Classes:

@@ -35,13 +35,13 @@ def wanted(
     ladder: Ladder,
     lane: DebugLane | None,
     rules: Rules,
-    large: Large | None,
     there: Sequence[Booking],
     made: Sequence[Decision],
     recent: Sequence[Recorded],
     now: datetime,
 ) -> tuple[Booking, ...]:
     """What is to be booked. `there` is booked now, `made` was decided in this pass, `recent` before it."""
+    large = rules.large
     planning = large is not None and bool(large.plan_ahead)
     if not (there or rules.guard or planning):
         return ()

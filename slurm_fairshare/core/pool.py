@@ -15,6 +15,7 @@ from datetime import datetime, time, timedelta
 from slurm_fairshare.core.cluster import Node, Picture
 from slurm_fairshare.core.contract import DebugLane, Ladder
 from slurm_fairshare.core.demand import could_start, counted
+from slurm_fairshare.core.precedence import in_lane
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +44,7 @@ class Asked:
 
 def asked(picture: Picture, ladder: Ladder, lane: DebugLane) -> Asked:
     """What debug jobs hold, or wait for with nothing but room between them and their start."""
-    debug = {rung.name for rung in ladder.rungs if lane.covers(rung)}
-    jobs = counted(job for job in picture.jobs if job.qos in debug)
+    jobs = counted(job for job in picture.jobs if in_lane(job, ladder, lane))
     gpus = sum(times * job.wanted.gpu_count for job, times in jobs if job.holding or could_start(job, picture))
     return Asked(picture.at, gpus)
 

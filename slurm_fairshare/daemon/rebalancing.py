@@ -70,8 +70,8 @@ def rebalance_pass(slurm: Slurm, store: Store, config: Config, now: datetime, *,
     remember_declined(store, found, now)
     waiting += [Recorded(one, Outcome.DECIDED, now) for one in found.decisions]
     acts = _Acts(slurm, config, picture, now, theirs, store, begun)
-    rules, large, made = config.rules, config.large_jobs, found.decisions
-    bookings = wanted(picture, last[1], config.ladder, config.lane, rules, large, there, made, recent, now)
+    rules, made = config.rules, found.decisions
+    bookings = wanted(picture, last[1], config.ladder, config.lane, rules, there, made, recent, now)
     unbooked = book(slurm, store, there, bookings, acts.may_change, now)
     done = tuple(_advance(acts, store, one) for one in waiting)
     warned = _warn_sessions(acts, store)

@@ -44,7 +44,8 @@ class Look:
     def booked(self, made: Sequence[Decision] | None = None) -> tuple[Booking, ...]:
         made = self.decide().decisions if made is None else made
         seen = opened(self.picture, self.there, self.now)
-        return wanted(seen, RANKING, LADDER, None, self.rules, self.large, self.there, made, self.recent, self.now)
+        rules = replace(self.rules, large=self.large)
+        return wanted(seen, RANKING, LADDER, None, rules, self.there, made, self.recent, self.now)
 
 
 def two_nodes(*jobs: Job) -> Picture:
