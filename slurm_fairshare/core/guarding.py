@@ -16,10 +16,10 @@ from slurm_fairshare.core.cluster import COMPLETING, Job, Node, Picture
 from slurm_fairshare.core.contract import DebugLane, Ladder
 from slurm_fairshare.core.decisions import OPEN, Decision, Outcome, Recorded
 from slurm_fairshare.core.drain import Stay, emptying, own_end
-from slurm_fairshare.core.fairshare import Ranking
-from slurm_fairshare.core.large import Large
+from slurm_fairshare.core.fairshare import Ranked, Ranking
+from slurm_fairshare.core.large import Large, above_bands
 from slurm_fairshare.core.need import Need, need_of
-from slurm_fairshare.core.precedence import may_yield
+from slurm_fairshare.core.precedence import Permission, in_lane, who_yields, yielding_to
 from slurm_fairshare.core.rebalance import Rules, queue_order, under_way, waits_for_room
 from slurm_fairshare.core.tree import account_key
 
@@ -156,6 +156,10 @@ class _Book:
         self.in_service = [node for node in picture.nodes if node.in_service]
         stays = emptying(picture, self.in_service, ladder, rules, recent, now)
         self.stays = {one.node.name: one.stays for one in stays}
+        self.runs: dict[str, dict[int, Job]] = {}
+        for run in (stay.job for one in stays for stay in one.stays):
+            self.runs.setdefault(account_key(run.account), {})[run.job_id] = run
+        self._yield: dict[int, set[int]] = {}
 
     def first(self, waiting: Iterable[Job]) -> Booking | None:
         """A plan for the first large job in Slurm's order that lacks room; None where it needs none, or has none."""
@@ -212,15 +216,27 @@ class _Book:
 
     def _gone(self, stay: Stay, job: Job) -> datetime | None:
         run = stay.job
-        mine = self.ranking.by_account.get(account_key(job.account))
-        theirs = self.ranking.by_account.get(account_key(run.account))
-        if run.state == COMPLETING or run.qos == self.ladder.unallocated.name:
-            return stay.until
-        if mine is None or theirs is None:
-            return own_end(run, self.now)
-        gaps = self.rules.hysteresis, self.rules.hysteresis_restart
-        permitted = may_yield(job, mine, run, theirs, self.ranking, self.ladder, self.lane, *gaps, self.now)
-        return stay.until if permitted is not None else own_end(run, self.now)
+        goes = run.state == COMPLETING or run.qos == self.ladder.unallocated.name or run.job_id in self._yielding(job)
+        return stay.until if goes else own_end(run, self.now)
+
+    def _yielding(self, job: Job) -> Collection[int]:
+        """The runs that yield to the job, once they may be stopped."""
+        known = self._yield.get(job.job_id)
+        if known is None:
+            known = self._yield[job.job_id] = {run.job_id for run, _, _ in self._permitted(job)}
+        return known
+
+    def _permitted(self, job: Job) -> list[tuple[Job, Ranked, Permission]]:
+        leaf = self.ranking.by_account.get(account_key(job.account))
+        if leaf is None:
+            return []
+        rules, ladder, lane = self.rules, self.ladder, self.lane
+        above = above_bands(job, self.ranking, ladder, lane, self.large, self.now)
+        return who_yields(
+            job, leaf, yielding_to(leaf, self.ranking, rules.hysteresis, above), self.runs, self.ranking,
+            lambda run: in_lane(run, ladder, lane),
+            inside=rules.in_team, restart=rules.hysteresis_restart, now=self.now,
+        )  # fmt: skip
 
 
 def _whole_second(at: datetime) -> datetime:

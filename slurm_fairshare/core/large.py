@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from slurm_fairshare.core.cluster import Job
-from slurm_fairshare.core.contract import Ladder
+from slurm_fairshare.core.contract import DebugLane, Ladder
+from slurm_fairshare.core.decisions import Rule
 from slurm_fairshare.core.fairshare import Ranking
 from slurm_fairshare.core.plan import BAND, TOP_LABEL
+from slurm_fairshare.core.precedence import in_lane
 from slurm_fairshare.core.tree import account_key
 
 FIRST_RANK = (TOP_LABEL + 1) * BAND
@@ -50,6 +52,15 @@ def is_due(job: Job, ranking: Ranking, ladder: Ladder, large: Large, now: dateti
         return False
     leaf = ranking.by_account.get(account_key(job.account))
     return leaf is not None and leaf.standing.share > 0 and leaf.standing.ratio < large.max_ratio
+
+
+def above_bands(
+    job: Job, ranking: Ranking, ladder: Ladder, lane: DebugLane | None, large: Large | None, now: datetime
+) -> Rule | None:
+    """What lifts the job above its leaf's band, hence lets it take from more sides."""
+    if in_lane(job, ladder, lane):
+        return Rule.DEBUG_LANE
+    return Rule.LARGE_JOB if large is not None and is_due(job, ranking, ladder, large, now) else None
 
 
 def lifts(

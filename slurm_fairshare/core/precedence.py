@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
@@ -10,7 +11,7 @@ from slurm_fairshare.core.cluster import Job
 from slurm_fairshare.core.contract import Contract, DebugLane, Ladder
 from slurm_fairshare.core.decisions import Rule
 from slurm_fairshare.core.fairshare import Ranked, Ranking, Standing
-from slurm_fairshare.core.tree import diverging
+from slurm_fairshare.core.tree import account_key, diverging
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,26 +23,34 @@ class Permission:
     victim_node: str
 
 
-def may_yield(
-    preemptor: Job,
-    mine: Ranked,
-    run: Job,
-    theirs: Ranked,
+def who_yields(
+    job: Job,
+    leaf: Ranked,
+    others: Iterable[Precedence],
+    runs: Mapping[str, Mapping[int, Job]],
     ranking: Ranking,
-    ladder: Ladder,
-    lane: DebugLane | None,
-    hysteresis: float,
+    is_debug: Callable[[Job], bool],
+    *,
+    inside: bool,
     restart: float,
     now: datetime,
-) -> Permission | None:
-    """Whether the run may be stopped for the job: by the rule inside one leaf, or by the one between two."""
-    if mine.path == theirs.path:
-        higher = in_team(preemptor.contract) > in_team(run.contract)
-        found = inside_one(mine) if higher else None
-    else:
-        above = Rule.DEBUG_LANE if in_lane(preemptor, ladder, lane) else None
-        found = yields_between(mine, theirs, ranking, hysteresis, above, debug_run=in_lane(run, ladder, lane))
-    return found if found is not None and is_worth(found, preemptor, run, ranking, restart, now) else None
+) -> list[tuple[Job, Ranked, Permission]]:
+    """Of these runs, by account key and number, those that yield to the job: by the rule between two leaves or,
+    where `inside` has it, by the one inside its own. `others` is `yielding_to` of its leaf.
+
+    It says to whom, not when: whether a run's minimum is over and whether it may be stopped at all is the caller's.
+    """
+    found: list[tuple[Job, Ranked, Permission]] = []
+    for other in others:
+        for run in runs.get(other.account, {}).values():
+            permission = other.debug_runs if is_debug(run) else other.others
+            if permission is not None:
+                found.append((run, other.leaf, permission))
+    mine = in_team(job.contract) if inside else 0
+    if mine:
+        own = runs.get(account_key(leaf.account), {}).values()
+        found += [(run, leaf, inside_one(leaf)) for run in own if in_team(run.contract) < mine]
+    return [one for one in found if is_worth(one[2], job, one[0], ranking, restart, now)]
 
 
 def yields_between(

@@ -26,10 +26,10 @@ from slurm_fairshare.core.cluster import COMPLETING, Job, Picture
 from slurm_fairshare.core.contract import DebugLane, Ladder
 from slurm_fairshare.core.decisions import OPEN, Decision, Outcome, Recorded, Rule, Side
 from slurm_fairshare.core.fairshare import Ranked, Ranking
-from slurm_fairshare.core.large import Large, is_due
+from slurm_fairshare.core.large import Large, above_bands
 from slurm_fairshare.core.lost import Loss, work_lost
 from slurm_fairshare.core.need import Need, Shape, fits, gpus_of, holds_unevenly
-from slurm_fairshare.core.precedence import Permission, in_lane, in_team, inside_one, is_worth
+from slurm_fairshare.core.precedence import Permission, in_lane, who_yields
 from slurm_fairshare.core.resources import Resources
 from slurm_fairshare.core.scene import Identity as Identity
 from slurm_fairshare.core.scene import Scene as Scene
@@ -551,36 +551,15 @@ class _Pass:
 
     def _yielding(self, job: Job, leaf: Ranked, tried: set[int]) -> list[tuple[Job, Ranked, Permission]]:
         """The runs past their minimum that may be stopped for the job."""
-        found: list[tuple[Job, Ranked, Permission]] = []
-        bare, hysteresis = self.scene.bare, self.rules.hysteresis
-        for other in self.scene.yielding(leaf, self.ranking, hysteresis, self._above(job)):
-            for run in bare.get(other.account, {}).values():
-                permission = other.debug_runs if self._in_lane(run) else other.others
-                if permission is not None:
-                    found.append((run, other.leaf, permission))
-        mine = in_team(job.contract) if self.rules.in_team else 0
-        if mine:
-            inside = inside_one(leaf)
-            own = bare.get(account_key(leaf.account), {}).values()
-            found += [(run, leaf, inside) for run in own if in_team(run.contract) < mine]
-        if not found:
-            return found
-        kept = tried | self.gone | self._took_from(job)
-        return [
-            (run, theirs, permission)
-            for run, theirs, permission in found
-            if run.job_id not in kept
-            and not spared(run, self.rules)
-            and is_worth(permission, job, run, self.ranking, self.rules.hysteresis_restart, self.now)
-        ]
-
-    def _above(self, job: Job) -> Rule | None:
-        """What lifts the job above the bands."""
-        if self._in_lane(job):
-            return Rule.DEBUG_LANE
-        large = self.rules.large
-        due = large is not None and is_due(job, self.ranking, self.ladder, large, self.now)
-        return Rule.LARGE_JOB if due else None
+        rules, ranking = self.rules, self.ranking
+        above = above_bands(job, ranking, self.ladder, self.lane, rules.large, self.now)
+        others = self.scene.yielding(leaf, ranking, rules.hysteresis, above)
+        found = who_yields(
+            job, leaf, others, self.scene.bare, ranking, self._in_lane,
+            inside=rules.in_team, restart=rules.hysteresis_restart, now=self.now,
+        )  # fmt: skip
+        kept = tried | self.gone | self._took_from(job) if found else ()
+        return [one for one in found if one[0].job_id not in kept and not spared(one[0], rules)]
 
     def _could_hold(self, need: Need, yielding: Sequence[tuple[Job, Ranked, Permission]]) -> bool:
         """Whether enough nodes would have the GPUs if all of them yielded: most tries end at this count."""

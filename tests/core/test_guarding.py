@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from slurm_fairshare.core.booking import Booking, Kind
 from slurm_fairshare.core.cluster import Job, Picture
+from slurm_fairshare.core.contract import DebugLane, Priority
 from slurm_fairshare.core.decisions import Decision, Outcome, Recorded
+from slurm_fairshare.core.fairshare import Ranking
 from slurm_fairshare.core.guarding import opened, planned_nodes, wanted
 from slurm_fairshare.core.large import Large
 from slurm_fairshare.core.rebalance import Pass, Rules, Why, rebalance
@@ -35,17 +37,23 @@ class Look:
     there: Sequence[Booking] = ()
     recent: Sequence[Recorded] = ()
     now: datetime = NOW
+    ranking: Ranking = RANKING
+    lane: DebugLane | None = None
 
     def decide(self) -> Pass:
         seen = replace(opened(self.picture, self.there, self.now), at=self.now)
-        planned = planned_nodes(self.there)
-        return rebalance(seen, RANKING, self.now, LADDER, None, self.rules, self.recent, self.now, planned=planned)
+        rules, planned = replace(self.rules, large=self.large), planned_nodes(self.there)
+        return rebalance(seen, self.ranking, self.now, LADDER, self.lane, rules, self.recent, self.now, planned=planned)
 
     def booked(self, made: Sequence[Decision] | None = None) -> tuple[Booking, ...]:
         made = self.decide().decisions if made is None else made
         seen = opened(self.picture, self.there, self.now)
         rules = replace(self.rules, large=self.large)
-        return wanted(seen, RANKING, LADDER, None, rules, self.there, made, self.recent, self.now)
+        return wanted(seen, self.ranking, LADDER, self.lane, rules, self.there, made, self.recent, self.now)
+
+    def planned_for(self) -> timedelta | None:
+        """How far ahead nodes are planned; None where they are not."""
+        return next((one.start - self.now for one in self.booked() if one.kind is Kind.PLAN), None)
 
 
 def two_nodes(*jobs: Job) -> Picture:
@@ -182,6 +190,69 @@ def test_a_run_that_need_not_yield_is_waited_for_to_its_time_limit() -> None:
         assert plan.start == NOW + timedelta(minutes=60)
         endless = replace(stays, time_limit=None)
         assert Look(two_nodes(endless, run(2, "n2"), WIDE), large=AHEAD).booked() == ()
+
+
+# Each of these n1s is past its minimum in 50 minutes and at its time limit in 70: the plan tells for which it waits.
+YIELDS, STAYS = timedelta(minutes=50), timedelta(minutes=60)
+LEVEL = ranking(TREE, poor=0.85, rich=0.9)
+HIGH = contract(HOUR, priority=Priority.HIGH)
+
+
+def half_way(wide: Job = WIDE, **first: object) -> Picture:
+    one = replace(run(1, "n1", HOUR, 600), time_limit=timedelta(minutes=70), **first)  # type: ignore[arg-type]
+    return two_nodes(one, replace(run(2, "n2"), time_limit=timedelta(minutes=20)), wide)
+
+
+def test_a_plan_counts_on_a_run_of_its_own_team_only_where_the_rule_inside_a_team_is_on() -> None:
+    own = half_way(replace(WIDE, contract=HIGH), account="poor")
+    assert Look(own, Rules(in_team=True), AHEAD).planned_for() == YIELDS
+    assert Look(own, Rules(in_team=False), AHEAD).planned_for() == STAYS
+    equal = half_way(WIDE, account="poor")
+    assert Look(equal, Rules(in_team=True), AHEAD).planned_for() == STAYS
+
+
+def test_a_plan_for_a_large_job_that_has_waited_long_counts_on_any_side_that_has_had_more() -> None:
+    due = half_way(replace(WIDE, eligible=NOW - timedelta(hours=13)))
+    assert Look(due, large=AHEAD, ranking=LEVEL).planned_for() == YIELDS
+    assert Look(half_way(), large=AHEAD, ranking=LEVEL).planned_for() == STAYS, "it has not waited long"
+    less = ranking(TREE, poor=0.9, rich=0.85)
+    assert Look(due, large=AHEAD, ranking=less).planned_for() == STAYS, "the other side has had less"
+    lasting = half_way(due.jobs[2], contract=contract(HOUR, resumable=False))
+    assert Look(lasting, large=AHEAD, ranking=LEVEL).planned_for() == STAYS, "its whole work would be lost"
+    debug = half_way(due.jobs[2], qos="fs-15m")
+    assert Look(debug, large=AHEAD, ranking=LEVEL, lane=DebugLane()).planned_for() == STAYS, "the lane's runs stay"
+
+
+def test_a_plan_does_not_count_on_runs_that_the_site_keeps_out() -> None:
+    kept = half_way(partitions=("gpu", "course"))
+    assert Look(kept, Rules(kept_partitions=("course",)), AHEAD).planned_for() == STAYS
+    session = half_way(batch=False)
+    assert Look(session, Rules(end_sessions=False), AHEAD).planned_for() == STAYS
+    assert Look(kept, Rules(), AHEAD).planned_for() == YIELDS
+
+
+@given(
+    in_team=st.booleans(),
+    due=st.booleans(),
+    account=st.sampled_from(["rich", "poor"]),
+    ratio=st.sampled_from([0.7, 0.85, 0.9, 1.05, 1.5]),
+    priority=st.sampled_from(list(Priority)),
+    lane=st.sampled_from([None, DebugLane()]),
+    qos=st.sampled_from(["fs-15m", "fs-1h"]),
+)
+def test_at_the_moment_of_a_plan_the_pass_makes_the_room_it_counted_on(
+    in_team: bool, due: bool, account: str, ratio: float, priority: Priority, lane: DebugLane | None, qos: str
+) -> None:
+    """One composition of who yields: whatever the rules say, the plan and the pass say the same."""
+    asked = timedelta(hours=13) if due else timedelta(0)
+    wide = replace(WIDE, contract=contract(HOUR, priority=priority), eligible=NOW - asked)
+    seen = half_way(wide, account=account, qos=qos)
+    rules = Rules(in_team=in_team)
+    look = Look(seen, rules, AHEAD, ranking=ranking(TREE, poor=0.8, rich=ratio), lane=lane)
+    (plan,) = look.booked()
+    still = (seen.jobs[0],) if plan.start < NOW + STAYS else ()
+    then = replace(look, there=[plan], now=plan.start, picture=two_nodes(*still, wide))
+    assert len(then.decide().decisions) == len(still)
 
 
 def test_a_job_that_has_its_room_or_waits_for_something_else_gets_no_plan() -> None:
