@@ -42,15 +42,18 @@ def who_yields(
     """
     found: list[tuple[Job, Ranked, Permission]] = []
     for other in others:
+        anew = other.others.rule is Rule.UNDER_SERVED and other.gap > restart
         for run in runs.get(other.account, {}).values():
+            if not resumes(run) and not (anew and is_worth(run, job, other.gap, restart, now)):
+                continue
             permission = other.debug_runs if is_debug(run) else other.others
             if permission is not None:
                 found.append((run, other.leaf, permission))
     mine = in_team(job.contract) if inside else 0
     if mine:
         own = runs.get(account_key(leaf.account), {}).values()
-        found += [(run, leaf, inside_one(leaf)) for run in own if in_team(run.contract) < mine]
-    return [one for one in found if is_worth(one[2], job, one[0], ranking, restart, now)]
+        found += [(run, leaf, inside_one(leaf)) for run in own if resumes(run) and in_team(run.contract) < mine]
+    return found
 
 
 def yields_between(
@@ -83,32 +86,33 @@ def inside_one(leaf: Ranked) -> Permission:
     return Permission(Rule.IN_TEAM_PRIORITY, leaf.path, leaf.path)
 
 
-def is_worth(permission: Permission, preemptor: Job, run: Job, ranking: Ranking, restart: float, now: datetime) -> bool:
+def resumes(run: Job) -> bool:
+    return run.contract is not None and run.contract.resumable
+
+
+def is_worth(run: Job, preemptor: Job, gap: float, restart: float, now: datetime) -> bool:
     """Whether what is won is worth the work of a run that does not resume: all of it is lost, and asked for again.
 
-    The gap must be larger than `restart`, once more for each time it began anew before, and once more where more is
-    lost than the job is promised, its GPUs for its minimum runtime. A session loses no such work. Neither its own
-    team nor a job above the bands stops it.
+    The gap between the two sides must be larger than `restart`, once more for each time it began anew before, and once
+    more where more is lost than the job is promised, its GPUs for its minimum runtime. A session loses no such work.
+    Neither its own team nor a job above the bands stops it.
     """
-    if run.contract is not None and run.contract.resumable:
-        return True
-    if permission.rule is not Rule.UNDER_SERVED:
-        return False
     if preemptor.contract is None or run.start is None:
         return False
     promised = preemptor.wanted.gpu_count * preemptor.contract.min_runtime
     dear = run.batch and run.wanted.gpu_count * (now - run.start).total_seconds() > promised
-    behind, ahead = (ranking.standings[node] for node in (permission.victim_node, permission.preemptor_node))
-    return behind.ratio - ahead.ratio > restart * (1 + run.restarts + dear)
+    return gap > restart * (1 + run.restarts + dear)
 
 
 class Precedence(NamedTuple):
-    """A leaf whose runs yield to another, and under which rule: its debug runs, and all others."""
+    """A leaf whose runs yield to another, under which rule (its debug runs, and all others), and how much more of its
+    due its side has had."""
 
     account: str
     leaf: Ranked
     debug_runs: Permission | None
     others: Permission
+    gap: float
 
 
 def yielding_to(mine: Ranked, ranking: Ranking, hysteresis: float, above: Rule | None) -> tuple[Precedence, ...]:
@@ -120,7 +124,8 @@ def yielding_to(mine: Ranked, ranking: Ranking, hysteresis: float, above: Rule |
         others = yields_between(mine, theirs, ranking, hysteresis, above, debug_run=False)
         if others is not None:
             debug_runs = others if others.rule is Rule.UNDER_SERVED else None
-            found.append(Precedence(account, theirs, debug_runs, others))
+            one, other = (ranking.standings[node] for node in (others.preemptor_node, others.victim_node))
+            found.append(Precedence(account, theirs, debug_runs, others, other.ratio - one.ratio))
     return tuple(found)
 
 

@@ -216,7 +216,7 @@ def past_minimum(run: Job, now: datetime) -> int | None:
 
 def spared(run: Job, rules: Rules) -> bool:
     """Whether the site keeps the run out of the rebalancer: by its partition, or since it is a session."""
-    if any(name in rules.kept_partitions for name in run.partitions):
+    if rules.kept_partitions and any(name in rules.kept_partitions for name in run.partitions):
         return True
     return not run.batch and not rules.end_sessions
 

@@ -20,10 +20,11 @@ class Resources:
     gpus: Mapping[str, int] = field(default_factory=dict)
     cpus: int = 0
     memory_mb: int = 0
+    gpu_count: int = field(init=False, repr=False, compare=False)
+    """Asked far more often than anything else, so it is summed once."""
 
-    @property
-    def gpu_count(self) -> int:
-        return sum(self.gpus.values())
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "gpu_count", sum(self.gpus.values()))
 
     def plus(self, other: Resources) -> Resources:
         return self._combine(other, 1)
