@@ -233,7 +233,7 @@ class _Book:
         rules, ladder, lane = self.rules, self.ladder, self.lane
         above = above_bands(job, self.ranking, ladder, lane, self.large, self.now)
         return who_yields(
-            job, leaf, yielding_to(leaf, self.ranking, rules.hysteresis, above), self.runs, self.ranking,
+            job, leaf, yielding_to(leaf, self.ranking, rules.hysteresis, above), self.runs,
             lambda run: in_lane(run, ladder, lane),
             inside=rules.in_team, restart=rules.hysteresis_restart, now=self.now,
         )  # fmt: skip

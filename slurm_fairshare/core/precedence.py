@@ -28,7 +28,6 @@ def who_yields(
     leaf: Ranked,
     others: Iterable[Precedence],
     runs: Mapping[str, Mapping[int, Job]],
-    ranking: Ranking,
     is_debug: Callable[[Job], bool],
     *,
     inside: bool,

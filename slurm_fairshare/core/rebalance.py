@@ -555,7 +555,7 @@ class _Pass:
         above = above_bands(job, ranking, self.ladder, self.lane, rules.large, self.now)
         others = self.scene.yielding(leaf, ranking, rules.hysteresis, above)
         found = who_yields(
-            job, leaf, others, self.scene.bare, ranking, self._in_lane,
+            job, leaf, others, self.scene.bare, self._in_lane,
             inside=rules.in_team, restart=rules.hysteresis_restart, now=self.now,
         )  # fmt: skip
         kept = tried | self.gone | self._took_from(job) if found else ()
