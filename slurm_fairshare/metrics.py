@@ -30,7 +30,7 @@ from slurm_fairshare.core.waits import STOPPED, waits_of_runs
 from slurm_fairshare.core.window import Window
 from slurm_fairshare.daemon.loop import CALLS, LEADER
 from slurm_fairshare.daemon.rebalancing import DECLINED
-from slurm_fairshare.daemon.tick import PENDING, PHASES, PUSHED, SKEW
+from slurm_fairshare.daemon.tick import BACKLOG, PENDING, PHASES, PUSHED, SKEW
 from slurm_fairshare.errors import ConfigError, FairshareError, StaleData
 from slurm_fairshare.reports.measured import History, measured
 from slurm_fairshare.store.facts import TickFacts
@@ -90,6 +90,9 @@ METRICS: tuple[Spec, ...] = (
         "How far slurmctld's clock is ahead of the daemon's, beyond what a second's rounding leaves open.",
         (),
         "seconds",
+    ),
+    Spec(
+        "slurmdbd_backlog_messages", "gauge", "Messages for slurmdbd that slurmctld kept back when it was last asked."
     ),
     Spec("slurm_calls_total", "counter", "Slurm's tools run by the leading daemon since it started.", ("tool",)),
     Spec("failures_total", "counter", "Ticks and passes that failed, by the step they were in.", ("step",)),
@@ -233,7 +236,8 @@ class FairshareCollector(Collector):
 
     def _now(self, tick: TickFacts | None) -> Iterator[Metric]:
         store, now = self.store, self.clock()
-        facts = {name: store.recall(name) for name in (LEADER, PENDING, PUSHED, PHASES, SKEW, CALLS, DECLINED)}
+        names = (LEADER, PENDING, PUSHED, PHASES, SKEW, BACKLOG, CALLS, DECLINED)
+        facts = {name: store.recall(name) for name in names}
         values = {name: found[1] for name, found in facts.items() if found is not None}
         yield _gauge("leader_present", {(): float(store.led())})
         if LEADER in values:
@@ -252,7 +256,11 @@ class FairshareCollector(Collector):
         if tick is not None:
             yield _gauge("tick_seconds", {(): (tick.finished - tick.at).total_seconds()})
         yield _gauge("tick_step_seconds", _by_word(values.get(PHASES, {})))
-        for fact, name in ((PENDING, "pending_differences"), (SKEW, "clock_skew_seconds")):
+        for fact, name in (
+            (PENDING, "pending_differences"),
+            (SKEW, "clock_skew_seconds"),
+            (BACKLOG, "slurmdbd_backlog_messages"),
+        ):
             if fact in values:
                 yield _gauge(name, {(): float(values[fact])})
         yield _counter("slurm_calls_total", _by_word(values.get(CALLS, {})))

@@ -12,9 +12,10 @@ from slurm_fairshare.cli.options import HELP, config_option, output_options
 from slurm_fairshare.cli.output import emit
 from slurm_fairshare.cli.ports import Store
 from slurm_fairshare.daemon.loop import LEADER
+from slurm_fairshare.daemon.headroom import NAME as HEADROOM
 from slurm_fairshare.daemon.pooling import NAME as POOL
 from slurm_fairshare.daemon.rebalancing import DECLINED
-from slurm_fairshare.daemon.tick import PENDING, PUSHED, SKEW
+from slurm_fairshare.daemon.tick import BACKLOG, PENDING, PUSHED, SKEW
 from slurm_fairshare.errors import FairshareError
 from slurm_fairshare.reports import status as report
 from slurm_fairshare.reports.status import Leader, Limits, Source, State, Status
@@ -65,6 +66,7 @@ def status_of(app: App, store: Store) -> Status:
         took=tick.finished - tick.at if tick is not None else None,
         skew=_fact(store, SKEW),
         pool=_fact(store, POOL) if config.pool_rule is not None else None,
+        most_unallocated=_fact(store, HEADROOM) if config.contract.headroom else None,
         failures=tuple(one for one in store.failures(since) if one.at > since or tick is None),
         tallies=store.tallies(now - NEW),
     )
@@ -79,12 +81,17 @@ def _leader(value: Any, held: bool) -> Leader:
     return Leader(str(value["host"]), int(value["pid"]), datetime.fromisoformat(value["since"]), held)
 
 
+def _kept_back(store: Store) -> str:
+    messages = _fact(store, BACKLOG)
+    return f"slurmctld keeps {messages:,} messages for slurmdbd back" if messages else ""
+
+
 def _sources(app: App, store: Store, tick: TickFacts | None) -> tuple[Source, ...]:
     now, config = app.now, app.config
     limits = Limits(config.daemon.interval, config.rebalance.max_age)
     pushed, passed = store.recall(PUSHED), store.recall(DECLINED)
     found = [
-        Source("accounting", store.watermark(), "read up to, from slurmdbd", now, limits),
+        Source("accounting", store.watermark(), "complete up to, from slurmdbd", now, limits, _kept_back(store)),
         Source("queue", store.last_picture(), "jobs and nodes, from slurmctld", now, limits),
         Source("ranking", tick.at if tick else None, "the last tick", now, limits),
         Source("push", pushed[0] if pushed else None, "when Slurm was last changed by a tick", now),

@@ -140,6 +140,9 @@ class Daemon:
             seconds=round((report.finished - report.at).total_seconds(), 2),
             unknown_accounts=report.unknown_accounts,
         )
+        mark = self.store.watermark()
+        if mark is not None and mark < report.at:
+            log.info("accounting is held", complete_up_to=moment(mark), why="slurmctld keeps messages back")
 
     def _rebalance(self) -> None:
         report = rebalance_pass(self.slurm, self.store, self.config, self.clock())

@@ -27,6 +27,9 @@ class Accounting(Protocol):
     def runs(self, window: Window) -> Batch:
         """Every attempt that overlaps the window, with its own start and end, not cut to the window."""
 
+    def backlog(self) -> int:
+        """How many messages slurmctld keeps for slurmdbd, which has not taken them yet."""
+
     def reported(self, window: Window) -> Mapping[tuple[str, str], int]:
         """sreport's GPU-seconds by account key and user, over whole hours."""
 
@@ -131,6 +134,9 @@ class Ledger(Protocol):
 
     def watermark(self) -> datetime | None:
         """Up to when accounting has been read without a gap; None before the first poll."""
+
+    def newest_end(self) -> datetime | None:
+        """The newest end of all the runs that have been read; None where none has ended."""
 
     def record_picture(self, picture: Picture, capacity: Sequence[Capacity]) -> None:
         """Keep the queue as reports show it, the capacity's step, and which open runs were seen alive."""

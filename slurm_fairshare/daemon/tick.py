@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from slurm_fairshare.config import Config
@@ -21,6 +21,7 @@ from slurm_fairshare.core.tree import Changeset, epochs, tree_at
 from slurm_fairshare.core.users import UserUsage
 from slurm_fairshare.core.window import Window
 from slurm_fairshare.daemon.clocks import compare
+from slurm_fairshare.daemon.headroom import keep_headroom
 from slurm_fairshare.daemon.lifting import lift_large
 from slurm_fairshare.daemon.pooling import resize_pool
 from slurm_fairshare.daemon.ports import Batch, Ledger, Slurm, Store, TickReport
@@ -33,9 +34,9 @@ SLICE = timedelta(days=1)
 BITE = 50
 """Changes carried out before the leadership is made sure of again: a few seconds of sacctmgr."""
 
-PENDING, PUSHED, PHASES, SKEW = "pending", "pushed", "phases", "skew"
+PENDING, PUSHED, PHASES, SKEW, BACKLOG = "pending", "pushed", "phases", "skew", "backlog"
 """What is remembered of a tick beside its record: differences left, differences pushed last,
-seconds by step, seconds by which slurmctld's clock is ahead."""
+seconds by step, seconds by which slurmctld's clock is ahead, messages that slurmctld keeps for slurmdbd."""
 
 
 def tick(slurm: Slurm, store: Store, config: Config, now: datetime, *, dry_run: bool = False) -> TickReport:
@@ -89,6 +90,10 @@ def tick(slurm: Slurm, store: Store, config: Config, now: datetime, *, dry_run: 
             if push:
                 store.assure_lead()
                 resize_pool(slurm, store, config, picture)
+        with steps("keep headroom"):
+            if push:
+                store.assure_lead()
+                keep_headroom(slurm, store, config, picture)
         with steps("read GPU utilisation"):
             if not dry_run:
                 learn_utilisation(slurm, store, config, now)
@@ -108,17 +113,26 @@ def _apply(slurm: Slurm, store: Store, changes: Sequence[Change]) -> None:
         slurm.carry_out(changes[start : start + BITE])
 
 
-def poll(slurm: Slurm, store: Ledger, config: Config, now: datetime) -> None:
-    """Read accounting from the watermark (less an overlap, for what slurmdbd learnt late) up to now, in slices.
+def poll(slurm: Slurm, store: Store, config: Config, now: datetime) -> None:
+    """Read accounting from the watermark (less an overlap) up to now, in slices, and move the watermark on to where no
+    end of a run can be missing.
+
+    slurmctld tells slurmdbd of ends in the order in which they happen, and keeps in a queue what slurmdbd has not
+    taken yet. So where that queue was empty before slurmdbd is asked, nothing is missing up to now; otherwise nothing
+    up to the newest end that had been read before, for whatever ended earlier was handed over earlier. The overlap is
+    for the moments between an end and its message. What is read beyond the watermark counts, and is read again.
 
     A slice is recorded before the next is asked for, so what was read once is not lost to a later failure.
     """
-    mark = store.watermark()
+    mark, waiting = store.watermark(), slurm.backlog()
+    store.remember(BACKLOG, waiting, now)
     start = mark - config.daemon.poll_overlap if mark is not None else now - config.daemon.first_poll
     start = min(start, now).astimezone(UTC).replace(microsecond=0)
+    complete = store.newest_end() or start if waiting else now
     while start < now:
         end = min(start + SLICE, now)
-        store.record_runs(slurm.runs(Window(start, end)), now)
+        batch = slurm.runs(Window(start, end))
+        store.record_runs(replace(batch, window=Window(start, max(start, min(end, complete)))), now)
         start = end
 
 

@@ -37,13 +37,15 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One thing that is known, and when it was last true. `limits` None: its age is no fault."""
+    """One thing that is known, and when it was last true. `limits` None: its age is no fault. `why`: what keeps it from
+    being newer, where that is known."""
 
     name: str
     at: datetime | None
     about: str
     now: datetime
     limits: Limits | None = None
+    why: str = ""
 
     @property
     def age(self) -> timedelta | None:
@@ -77,7 +79,8 @@ class Leader:
 @dataclass(frozen=True)
 class Status:
     """All of it. `pending`: differences between Slurm and what it should hold; None before the first plan.
-    `pool`: its nodes and what debug jobs asked for lately, as the tick remembers them; None without a pool of ours."""
+    `pool`: its nodes and what debug jobs asked for lately, as the tick remembers them; None without a pool of ours.
+    `most_unallocated`: GPUs that unallocated jobs may hold together; None without a limit of ours."""
 
     now: datetime
     cluster: str
@@ -90,6 +93,7 @@ class Status:
     took: timedelta | None
     skew: float | None
     pool: Mapping[str, Any] | None = None
+    most_unallocated: int | None = None
     failures: Sequence[Failure] = ()
     tallies: Tallies = field(default_factory=Tallies)
 
@@ -118,7 +122,8 @@ class Status:
 
 
 def _old(source: Source) -> str:
-    return "not known yet" if source.age is None else f"{duration(source.age.total_seconds())} old"
+    age = "not known yet" if source.age is None else f"{duration(source.age.total_seconds())} old"
+    return f"{age}: {source.why}" if source.why else age
 
 
 def _failed(count: int) -> str:
@@ -142,7 +147,12 @@ COLUMNS: tuple[Column[Source], ...] = (
     Column(
         "State", lambda row: row.state.name, "OK, WARNING (late) or CRITICAL (older than rebalance.max_age).", show=str
     ),
-    Column("About", lambda row: row.about, "What it is for.", spare=1),
+    Column(
+        "About",
+        lambda row: f"{row.about}; {row.why}" if row.why else row.about,
+        "What it is for, and why it is no newer where that is known.",
+        spare=1,
+    ),
 )
 
 
@@ -169,6 +179,8 @@ def _sentences(status: Status) -> list[str]:
         told.append(f"slurmctld's clock is {duration(abs(status.skew))} {side} the daemon's.")
     if status.pool is not None:
         told.append(_pool_words(status.pool))
+    if status.most_unallocated is not None:
+        told.append(f"Unallocated jobs may hold {status.most_unallocated} GPUs together (contract.headroom).")
     rejected = sum(status.tallies.rejected.values())
     if rejected:
         told.append(
@@ -205,6 +217,7 @@ def _facts(status: Status) -> Mapping[str, Any]:
         "pool": None
         if status.pool is None
         else {"nodes": status.pool["nodes"], "of": status.pool["of"], "gpus_asked": status.pool["asked"][-1][1]},
+        "most_unallocated_gpus": status.most_unallocated,
         "failures": [{"at": one.at, "phase": one.phase, "error": one.error} for one in status.failures],
         "failures_last_day": status.tallies.failures_since,
         "rejected_rows": sum(status.tallies.rejected.values()),

@@ -23,6 +23,7 @@ from slurm_fairshare.slurm import changes as changing
 from slurm_fairshare.slurm import hands, utilisation
 from slurm_fairshare.slurm.accounting import DELIMITER, RowReader, Sacct, slices
 from slurm_fairshare.slurm.associations import parse_associations
+from slurm_fairshare.slurm.configuration import parse_backlog
 from slurm_fairshare.slurm.errands import Errands
 from slurm_fairshare.slurm.events import read_past
 from slurm_fairshare.slurm.nodes import parse_nodes
@@ -48,7 +49,7 @@ def _utc_now() -> datetime:
 class CommandLine(Errands, Reservations):
     """The Slurm port over sacct, squeue, scontrol, sacctmgr and scancel.
 
-    A tick in which nothing changed costs one process each of sacct (one a day of its window), squeue, `scontrol
+    A tick in which nothing changed costs one process each of sdiag, sacct (one a day of its window), squeue, `scontrol
     show nodes` and `scontrol show assoc_mgr`, and none of sacctmgr: see SettingsReader. `memo` keeps what
     sacctmgr said beyond the life of the process. `rejected` holds the rows that the last read could not use.
     """
@@ -86,6 +87,9 @@ class CommandLine(Errands, Reservations):
         sacct = Sacct(self.runner, self._row_reader)
         runs, rejected = sacct.runs(window)
         return Batch(window, runs, rejected)
+
+    def backlog(self) -> int:
+        return parse_backlog(self.runner.read("sdiag").stdout)
 
     def reported(self, window: Window) -> Mapping[tuple[str, str], int]:
         return reported(self.runner, self.cluster, window)

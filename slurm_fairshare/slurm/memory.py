@@ -58,7 +58,8 @@ class _Account:
 class MemorySlurm:
     """`now` is the twin's clock: set it, or `advance` it. `log` says what the hands did, in order.
 
-    `fail("runs", error)` makes a method of the port raise until `heal()`.
+    `fail("runs", error)` makes a method of the port raise until `heal()`. While `holds_back` is set, slurmdbd learns
+    nothing; `hand_over` lets it have what has gathered, the oldest first.
     """
 
     def __init__(
@@ -85,6 +86,9 @@ class MemorySlurm:
         self._qos: dict[str, Qos] = {NORMAL: Qos(NORMAL)}
         self._jobs: dict[int, Job] = {}
         self._comments: dict[int, str] = {}
+        self.holds_back = False
+        self._true: dict[str, Run] = {}
+        self._untold: list[Run] = []
         self._runs: dict[str, Run] = {}
         self._open: dict[int, str] = {}
         self._uids: dict[str, int] = {}
@@ -204,7 +208,12 @@ class MemorySlurm:
 
     def add_run(self, run: Run) -> None:
         """A run of the past, as slurmdbd would have it."""
-        self._runs[run.key] = run
+        self._true[run.key] = self._runs[run.key] = run
+
+    def hand_over(self, count: int | None = None) -> None:
+        """slurmdbd takes so many of the messages that wait for it, or all."""
+        self._runs.update({run.key: run for run in self._untold[:count]})
+        del self._untold[:count]
 
     def comment(self, job_id: int) -> str:
         return self._comments[job_id]
@@ -220,6 +229,10 @@ class MemorySlurm:
             waiting = (self._row(job, "") for job in self._jobs.values() if job.job_id not in self._open)
             chosen = [run for run in (*self._runs.values(), *waiting) if _selected(run, window)]
             return Batch(window, tuple(sorted(chosen, key=lambda run: (run.start or run.submit, run.job_id, run.key))))
+
+    def backlog(self) -> int:
+        with self._asked("backlog"):
+            return len(self._untold)
 
     def reported(self, window: Window) -> Mapping[tuple[str, str], int]:
         """As sreport would have it."""
@@ -349,6 +362,10 @@ class MemorySlurm:
                 self._nodes[name] = replace(node, partitions=(*others, partition) if name in wanted else others)
             self.log.append(f"repartition {partition} {','.join(nodes)}")
 
+    def limit(self, qos: str, gpus: int | None) -> None:
+        with self._asked("limit"):
+            self.log.append(f"limit {qos} {gpus}")
+
     def _node(self, name: str) -> str:
         if name not in self._nodes:
             raise SlurmRefused(f"scontrol update NodeName={name}: Invalid node name specified")
@@ -455,9 +472,16 @@ class MemorySlurm:
         return found
 
     def _record(self, job: Job) -> str:
-        key = str(len(self._runs) + 1)
-        self._runs[key] = self._row(job, key)
+        key = str(len(self._true) + 1)
+        self._tell(self._row(job, key))
         return key
+
+    def _tell(self, run: Run) -> None:
+        """slurmdbd learns it, behind whatever it has not been told yet."""
+        self._true[run.key] = run
+        self._untold.append(run)
+        if not self.holds_back and len(self._untold) == 1:
+            self.hand_over()
 
     def _row(self, job: Job, key: str) -> Run:
         held = job.wanted if job.start is not None else Resources()
@@ -485,7 +509,7 @@ class MemorySlurm:
 
     def _close(self, job_id: int, state: str) -> None:
         key = self._open.pop(job_id, None) or self._record(self._jobs[job_id])
-        self._runs[key] = replace(self._runs[key], state=state, end=self.now)
+        self._tell(replace(self._true[key], state=state, end=self.now))
 
     def _associations(self) -> Iterator[Association]:
         for name, account in sorted(self._accounts.items()):

@@ -116,6 +116,11 @@ class LedgerStore:
         found = self._one("select until from fairshare.poll where cluster = :cluster and source = :s", s=ACCOUNTING)
         return None if found is None else found["until"].astimezone(UTC)
 
+    def newest_end(self) -> datetime | None:
+        """The newest end of all the runs; None where none has ended."""
+        found = self._one("select max(end_at) as at from fairshare.run where cluster = :cluster")
+        return None if found is None or found["at"] is None else found["at"].astimezone(UTC)
+
     def runs(self, window: Window, state: str | None = None) -> tuple[Run, ...]:
         """The runs that overlap the window, by start, all or those in a state; what never started is left out."""
         return self._runs(

@@ -100,6 +100,9 @@ class MemoryStore:
     def watermark(self) -> datetime | None:
         return None if self._read is None else self._read.end
 
+    def newest_end(self) -> datetime | None:
+        return max((run.end for run in self._all_runs() if run.end is not None), default=None)
+
     def runs(self, window: Window, state: str | None = None) -> tuple[Run, ...]:
         found = [
             run

@@ -59,6 +59,21 @@ def test_old_data_is_late_and_then_critical(running: Site, seconds: int, code: i
     assert words.count(state) == 4
 
 
+def test_accounting_that_is_held_says_why(running: Site) -> None:
+    running.slurm.holds_back = True
+    for _ in range(4):
+        job = running.slurm.submit("vision", "alice")
+        running.slurm.start(job)
+        running.slurm.finish(job)
+        running.slurm.advance(60)
+        running.daemon.tick()  # type: ignore[attr-defined]
+    words = told(running, 1)
+    assert words.startswith("WARNING: accounting is 4m10s old: slurmctld keeps 8 messages for slurmdbd back\n")
+    running.slurm.hand_over()
+    running.daemon.tick()  # type: ignore[attr-defined]
+    assert "messages" not in told(running, 0)
+
+
 def test_failures_since_the_last_tick_are_told_with_their_step(running: Site) -> None:
     running.slurm.fail("runs", SlurmUnreachable("slurmdbd does not answer"))
     running.slurm.advance(50)
@@ -130,3 +145,10 @@ def test_the_pools_size_is_told_with_what_debug_jobs_ask_for(site: Site) -> None
     site.slurm.submit("vision", "alice", 8, contract=Contract(900))
     Daemon(site.slurm, site.store, site.config, lambda: site.slurm.now).tick()
     assert "The pool has 1 of 2 nodes; debug jobs ask for 8 GPUs." in told(site, 0)
+
+
+def test_what_unallocated_jobs_may_hold_is_told(site: Site) -> None:
+    site.config = Config(cluster="lab", contract={"headroom": 0.25})  # type: ignore[arg-type]
+    site.load()
+    Daemon(site.slurm, site.store, site.config, lambda: site.slurm.now).tick()
+    assert "Unallocated jobs may hold 12 GPUs together (contract.headroom)." in told(site, 0)

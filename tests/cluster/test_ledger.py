@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -15,6 +16,7 @@ from slurm_fairshare.cli.main import main
 from slurm_fairshare.core.window import Window
 from slurm_fairshare.daemon.loop import utc_now
 from slurm_fairshare.daemon.tick import poll
+from slurm_fairshare.errors import SlurmError
 from tests.cluster.cluster import Cluster, JobId
 from tests.cluster.product import Product
 
@@ -213,6 +215,39 @@ def test_a_first_tick_knows_the_capacity_of_the_past_from_slurmdbd(product: Prod
     assert [one for one in history if one != (16, 0, 0, None)][-2:] == [(16, 0, 8, None), (16, 8, 0, None)], history
     assert history[-1] == (16, 0, 0, None)
     assert report.window.start < report.at - timedelta(seconds=4)
+
+
+def test_runs_that_slurmdbd_learns_of_long_after_a_tick_are_not_missed(clean_cluster: Cluster, postgres: str) -> None:
+    """slurmdbd is down while they run, and no picture sees them; the first ticks read it before slurmctld has told."""
+    begun = utc_now()
+    product = Product.on(clean_cluster, postgres, daemon={"first_poll": "1h", "poll_overlap": "5s"})
+    kinds = Kinds(product)
+    clean_cluster.stop("slurmdbd")
+    tasks = int(kinds.submit("alice", "--gres=gpu:1", "--array=1-40", sleep=1))
+    clean_cluster.wait(lambda: clean_cluster.slurm_output("squeue", "-h", "-a"), 90, "their end", until=lambda q: not q)
+    time.sleep(6)
+    start = threading.Thread(target=clean_cluster.start, args=("slurmdbd",))
+    start.start()
+    held = []
+
+    def complete() -> bool:
+        try:
+            report = product.tick()
+        except SlurmError:
+            return False
+        mark = product.store.watermark()
+        held.append(mark != report.at)
+        return not held[-1]
+
+    clean_cluster.wait(complete, 60, "slurmctld to have told slurmdbd everything")
+    start.join()
+    product.tick()
+    assert held[0], "slurmctld told slurmdbd everything before the first tick: this shows nothing"
+    runs = [run for run in product.store.runs(Window(begun, utc_now())) if run.label.startswith(f"{tasks}_")]
+    assert len(runs) == 40
+    code, said = typed(product, "audit", "--since", begun.isoformat(), "-A", kinds.team)
+    product.store.close()
+    assert code == 0, said
 
 
 def test_a_runaway_row_is_told_by_the_audit_and_never_grows(product: Product) -> None:

@@ -21,7 +21,6 @@ from slurm_fairshare.cli.main import main
 from slurm_fairshare.core.window import Window
 from slurm_fairshare.daemon.loop import Daemon, utc_now
 from slurm_fairshare.errors import FairshareError
-from slurm_fairshare.slurm.configuration import parse_backlog
 from slurm_fairshare.store.schema import upgrade
 from tests.cluster.cluster import Cluster
 from tests.cluster.product import Product
@@ -135,20 +134,15 @@ def settle(product: Product) -> None:
         words = ("sacct", "-a", "-X", "-D", "-n", "-P", "-S", "now-1hours", "-s", "R,S", "-A", ",".join(TEAMS))
         return cluster.slurm_output(*words)
 
-    def waiting_messages() -> int:
-        return parse_backlog(cluster.slurm_output("sdiag"))
-
-    # After a restart of slurmdbd slurmctld sends what has happened meanwhile in its own time: until then there may be
-    # no open row because there is no row at all.
-    cluster.wait(waiting_messages, 120, "slurmctld to have told slurmdbd everything", until=lambda count: count == 0)
     cluster.wait(open_rows, 60, "the end of every run in slurmdbd", until=lambda text: not text)
-    cluster.wait(lambda: _ticked(product), 60, "a tick", until=bool)
+    cluster.wait(lambda: _complete(product), 120, "a ledger that is complete", until=bool)
 
 
-def _ticked(product: Product) -> bool:
+def _complete(product: Product) -> bool:
+    """Whether a tick has moved the watermark past the end of all that ran."""
     try:
-        product.tick()
+        report = product.tick()
     except FairshareError as error:  # the last killed daemon's session may hold the leadership for a moment
         product.errors.append(str(error))
         return False
-    return True
+    return product.store.watermark() == report.at

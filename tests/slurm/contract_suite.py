@@ -91,6 +91,11 @@ class SlurmContract(ABC):
     @abstractmethod
     def world(self) -> World: ...
 
+    # --- accounting
+
+    def test_messages_to_slurmdbd_are_counted_until_it_has_taken_them(self, world: World) -> None:
+        assert world.wait(world.slurm.backlog, lambda count: count == 0) == 0
+
     # --- the queue and the nodes
 
     def test_slurmctld_tells_its_clock(self, world: World) -> None:

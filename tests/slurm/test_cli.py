@@ -35,6 +35,7 @@ class Site:
             scontrol=self._scontrol,
             sacctmgr=self._sacctmgr,
             sacct="",
+            sdiag="DBD Agent queue size: 3\n",
             scancel="",
             **replies,  # type: ignore[arg-type]
         )
@@ -68,15 +69,16 @@ class Site:
         return self.tools.commands[-1]
 
 
-def test_a_tick_with_nothing_new_starts_four_processes_and_none_of_sacctmgr() -> None:
+def test_a_tick_with_nothing_new_starts_five_processes_and_none_of_sacctmgr() -> None:
     site = Site({})
     for _ in range(2):
         site.slurm.calls.clear()
+        assert site.slurm.backlog() == 3
         site.slurm.runs(Window(NOW - timedelta(minutes=10), NOW))
         site.slurm.picture(NOW)
         site.slurm.held()
         site.slurm.carry_out(())
-    assert site.slurm.calls == {"sacct": 1, "squeue": 1, "scontrol": 2}
+    assert site.slurm.calls == {"sdiag": 1, "sacct": 1, "squeue": 1, "scontrol": 2}
 
 
 def test_a_picture_is_the_queue_and_the_nodes_at_the_moment_given() -> None:

@@ -158,6 +158,14 @@ def test_reading_the_past_again_does_not_move_the_watermark_back(store: AnyStore
     assert store.watermark() == at(24)
 
 
+def test_the_newest_end_is_that_of_any_run_that_has_one(store: AnyStore) -> None:
+    assert store.newest_end() is None
+    store.record_runs(batch(run("k1", 1, None)), at(24))
+    assert store.newest_end() is None
+    store.record_runs(batch(run("k2", 2, 5), run("k3", 3, 4, charged=False), run("k4", 6, None)), at(24))
+    assert store.newest_end() == at(5)
+
+
 # --- rows that could not be read ------------------------------------------------------------------
 
 
