@@ -9,9 +9,8 @@ from slurm_fairshare.cli.basis import NOTHING_YET, warn_if_stale
 from slurm_fairshare.cli.options import HELP, SlurmLike, config_option, list_option, output_options
 from slurm_fairshare.cli.output import emit
 from slurm_fairshare.cli.ports import Store
-from slurm_fairshare.core.large import at_first_rank
-from slurm_fairshare.daemon.booking import NAME as BOOKINGS
-from slurm_fairshare.daemon.lifting import NAME as LIFTS
+from slurm_fairshare.daemon.booking import recalled
+from slurm_fairshare.daemon.lifting import lifted
 from slurm_fairshare.errors import StaleData
 from slurm_fairshare.reports import queue as report
 from slurm_fairshare.reports.table import Form
@@ -45,7 +44,6 @@ def queue_now(app: App, store: Store) -> tuple[tuple[report.QueueRow, ...], int,
     last = store.last_ranking()
     ranking = last[1] if last is not None else None
     basis = Basis(picture.at, app.now, app.config.daemon.interval)
-    booked, lifts = store.recall(BOOKINGS), store.recall(LIFTS)
-    lifted = at_first_rank(lifts[1]) if lifts else frozenset()
-    rows = report.queue_rows(picture.jobs, ranking, app.config.ladder, app.now, booked[1] if booked else {}, lifted)
+    ladder = app.config.ladder
+    rows = report.queue_rows(picture.jobs, ranking, ladder, app.now, recalled(store), lifted(store))
     return rows, len(ranking.leaves) if ranking is not None else 0, basis

@@ -98,9 +98,9 @@ def kept(last: Mapping[int, int], done: Iterable[Lift], jobs: Sequence[Job]) -> 
     return {job_id: factor for job_id, factor in sorted(after.items()) if job_id in there}
 
 
-def at_first_rank(last: Mapping[str, int]) -> frozenset[int]:
+def at_first_rank(last: Mapping[int, int]) -> frozenset[int]:
     """Of the factors set last, by job: whose lift a job to the first rank. No place in a team is worth a band."""
-    return frozenset(int(job_id) for job_id, factor in last.items() if factor >= BAND)
+    return frozenset(job_id for job_id, factor in last.items() if factor >= BAND)
 
 
 def _own(job: Job) -> int:

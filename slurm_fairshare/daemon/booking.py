@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from slurm_fairshare.config import Config
-from slurm_fairshare.core.booking import Booking, Kind, in_words
-from slurm_fairshare.daemon.ports import Notes, Reservations
+from slurm_fairshare.core.booking import Booking, Kind, noted, of_note
+from slurm_fairshare.daemon.ports import Notes, Recalls, Reservations
 from slurm_fairshare.errors import SlurmRefused
 
 NAME = "bookings"
@@ -19,8 +19,13 @@ def booked_now(slurm: Reservations, store: Notes, config: Config) -> tuple[Booki
     large = config.large_jobs
     if config.rebalance.guard or (large is not None and large.plan_ahead):
         return slurm.bookings()
+    return slurm.bookings() if recalled(store) else ()
+
+
+def recalled(store: Recalls) -> dict[int, Booking]:
+    """What was booked after the last pass, by job: for reports, which do not ask Slurm."""
     found = store.recall(NAME)
-    return slurm.bookings() if found is not None and found[1] else ()
+    return {int(job): of_note(job, note) for job, note in found[1].items()} if found is not None else {}
 
 
 def book(
@@ -56,8 +61,7 @@ def book(
             after = (after | {one}) - {becoming.get(one)}
         except SlurmRefused as error:
             refused = str(error)
-    words = {str(one.job_id): in_words(one) for one in sorted(after, key=lambda one: one.job_id)}
-    last = store.recall(NAME)
-    if words != (last[1] if last is not None else {}):
-        store.remember(NAME, words, now)
+    kept = {one.job_id: one for one in sorted(after, key=lambda one: one.job_id)}
+    if kept != recalled(store):
+        store.remember(NAME, {str(job): noted(one) for job, one in kept.items()}, now)
     return refused

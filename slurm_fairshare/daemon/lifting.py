@@ -8,10 +8,10 @@ from datetime import datetime
 from slurm_fairshare.config import Config
 from slurm_fairshare.core.cluster import Picture
 from slurm_fairshare.core.fairshare import Ranking
-from slurm_fairshare.core.large import Lift, kept, lifts
+from slurm_fairshare.core.large import Lift, at_first_rank, kept, lifts
 from slurm_fairshare.core.plan import Change, Held, SetPriority
 from slurm_fairshare.core.tree import account_key
-from slurm_fairshare.daemon.ports import Errands, Notes
+from slurm_fairshare.daemon.ports import Errands, Notes, Recalls
 from slurm_fairshare.errors import SlurmRefused
 
 NAME = "lifts"
@@ -29,8 +29,7 @@ def lift_large(
     now: datetime,
 ) -> tuple[Lift, ...]:
     """Set what differs. A job that has gone since is passed over; it is forgotten at the next tick."""
-    found = store.recall(NAME)
-    last = {int(job_id): int(factor) for job_id, factor in found[1].items()} if found else {}
+    last = _last(store)
     labels = labels_after(held, changes)
     todo = lifts(picture.jobs, ranking, labels, config.ladder, config.large_jobs, last, now)
     done = []
@@ -44,6 +43,16 @@ def lift_large(
     if after != last:
         store.remember(NAME, {str(job_id): factor for job_id, factor in after.items()}, now)
     return tuple(done)
+
+
+def _last(store: Recalls) -> dict[int, int]:
+    found = store.recall(NAME)
+    return {int(job_id): int(factor) for job_id, factor in found[1].items()} if found is not None else {}
+
+
+def lifted(store: Recalls) -> frozenset[int]:
+    """The jobs that stand at the first rank since the last tick: for reports."""
+    return at_first_rank(_last(store))
 
 
 def labels_after(held: Held, changes: Sequence[Change]) -> dict[str, int]:

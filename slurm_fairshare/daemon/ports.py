@@ -189,12 +189,16 @@ class Journal(Protocol):
     def decisions(self, since: datetime) -> tuple[Recorded, ...]: ...
 
 
-class Notes(Protocol):
+class Recalls(Protocol):
+    """Where small things that were remembered are read."""
+
+    def recall(self, name: str) -> tuple[datetime, Any] | None: ...
+
+
+class Notes(Recalls, Protocol):
     """Small things to be remembered by name, such as what was set last."""
 
     def remember(self, name: str, value: Any, at: datetime) -> None: ...
-
-    def recall(self, name: str) -> tuple[datetime, Any] | None: ...
 
 
 class Store(Ledger, Journal, Notes, Protocol):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import MappingProxyType
 
+from slurm_fairshare.core.booking import Booking, in_words
 from slurm_fairshare.core.cluster import COMPLETING, RUNNING, Job
 from slurm_fairshare.core.contract import Contract, Ladder, spell
 from slurm_fairshare.core.fairshare import Ranked, Ranking
@@ -38,8 +39,8 @@ class QueueRow:
     charged: bool
     now: datetime
     position: int | None = None
-    booked: str = ""
-    """The nodes that are kept for it, in words."""
+    booked: Booking | None = None
+    """The nodes that are kept for it."""
     lifted: bool = False
     """Whether it stands at the first rank, as a large job that has waited long."""
 
@@ -74,12 +75,17 @@ class QueueRow:
         contract = self.job.contract
         return not self.charged and (contract is None or contract.min_runtime == 0)
 
+    @property
+    def kept(self) -> str:
+        """The nodes that are kept for it, in words."""
+        return in_words(self.booked) if self.booked is not None else ""
+
     def note(self) -> str:
         """Running: until when it is protected. Pending: Slurm's reason, in brackets as in squeue."""
         job = self.job
         if job.pending:
-            more = ["at the first rank"] if self.lifted else []
-            return f"({'; '.join([job.reason or 'none yet', *more, *([self.booked] if self.booked else [])])})"
+            more = [*(["at the first rank"] if self.lifted else []), *([self.kept] if self.kept else [])]
+            return f"({'; '.join([job.reason or 'none yet', *more])})"
         if job.state == COMPLETING:
             return "leaving"
         if not self.charged:
@@ -97,7 +103,7 @@ def queue_rows(
     ranking: Ranking | None,
     ladder: Ladder,
     now: datetime,
-    booked: Mapping[str, str] = MappingProxyType({}),
+    booked: Mapping[int, Booking] = MappingProxyType({}),
     lifted: Collection[int] = (),
 ) -> tuple[QueueRow, ...]:
     """Pending jobs in Slurm's order, then jobs that hold GPUs, the oldest run first. `booked` tells by a job's number
@@ -105,7 +111,7 @@ def queue_rows(
 
     def row(job: Job, position: int | None = None) -> QueueRow:
         leaf = ranking.leaf(job.account) if ranking is not None else None
-        kept, first = booked.get(str(job.job_id), ""), job.pending and job.job_id in lifted
+        kept, first = booked.get(job.job_id), job.pending and job.job_id in lifted
         return QueueRow(job, leaf, ladder.is_charged(job.qos), now, position, kept, first)
 
     waiting = [row(job, place) for place, job in enumerate(queue_order(jobs, ladder), start=1)]
@@ -210,7 +216,7 @@ COLUMNS: tuple[Column[QueueRow], ...] = (
         lambda row: row.lifted if row.job.pending else None,
         "whether it stands at the first rank, as a large job that has waited long",
     ),
-    Column("Booked", lambda row: row.booked or None, "nodes that are guarded or planned for a pending job"),
+    Column("Booked", lambda row: row.kept or None, "nodes that are guarded or planned for a pending job"),
     Column("Time", lambda row: row.since, "time waited, or length of this run", show=_length, right=True),
     Column("Waited", lambda row: row.since if row.job.pending else None, "seconds waited since eligible", right=True),
     Column("RunningFor", lambda row: row.since if row.job.holding else None, "seconds of this run so far", right=True),

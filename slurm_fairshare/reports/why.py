@@ -270,7 +270,7 @@ def _waiting(known: Why, row: QueueRow) -> list[str]:
         f"({_gpus(job.wanted.gpu_count)}, {_contract(job, row.charged)}). {_reason(job)}",
         _place(known, row),
         *(["As a large job that has waited long it stands at the first rank."] if row.lifted else []),
-        *([f"Kept for it: {row.booked}."] if row.booked else []),
+        *([f"Kept for it: {row.kept}."] if row.kept else []),
     ]
     if known.declined is not None:
         told.append(
@@ -391,7 +391,7 @@ def _now_facts(known: Why) -> dict[str, Any] | None:
         "reason": row.job.reason if row.job.pending else None,
         "position": row.position,
         "lifted": row.lifted,
-        "booked": row.booked or None,
+        "booked": row.kept or None,
         "ahead": [one.job.label for one in known.ahead],
         "rank": row.leaf.rank if row.leaf else None,
         "ratio": row.leaf.standing.ratio if row.leaf else None,

@@ -120,6 +120,7 @@ class QueueJob(_Model):
     protected: bool
     may_yield: bool | None = Field(description="Whether this run may be stopped now; null for a pending job")
     note: str = Field(description="Running: until when it is protected; pending: Slurm's reason")
+    kept: str | None = Field(description="Why nodes are kept for it and until when, in words; null where none are")
 
 
 class QueuePage(_Model):
@@ -235,14 +236,26 @@ class NodeOut(_Model):
     stays: list[str] = Field(description="Who is still there and why, in words")
 
 
+class NodesKept(_Model):
+    """Compute nodes that are kept for one waiting job."""
+
+    nodes: list[str]
+    job: str
+    account: str
+    kind: Literal["guard", "plan"] = Field(description="Kept while others leave, or planned from a moment to come")
+    start: Moment = Field(description="From when on they are the job's alone")
+    why: str = Field(description="Why they are kept and until when, in words")
+
+
 class ClusterView(_Model):
-    """The cluster: capacity, the pyramid, who holds it, what is out of service."""
+    """The cluster: capacity, the pyramid, who holds it, what is kept for a job, what is out of service."""
 
     basis: BasisView
     capacity: list[CapacityView]
     levels: list[LevelView]
     period: list[str]
     occupancy: Occupancy | None
+    kept: list[NodesKept] | None = Field(description="Null where the viewer may not see it")
     out: list[NodeOut] | None = Field(description="Null where the viewer may not see it")
     kept_back: bool
 

@@ -24,6 +24,8 @@ from slurm_fairshare.core.runs import Run
 from slurm_fairshare.core.tree import Changeset, account_key
 from slurm_fairshare.core.waits import Wait, waits_of_queue, waits_of_runs
 from slurm_fairshare.core.window import Window
+from slurm_fairshare.daemon.booking import recalled
+from slurm_fairshare.daemon.lifting import lifted
 from slurm_fairshare.errors import FairshareError, StaleData, StoreDenied, StoreUnreachable
 from slurm_fairshare.reports import waits
 from slurm_fairshare.reports.course import capacity_now, course_of, pass_now
@@ -120,7 +122,8 @@ class Reading:
         picture, found = self.picture(), self.ranked()
         if picture is None:
             return ()
-        return queue_rows(picture.jobs, found[1] if found else None, self.config.ladder, picture.at)
+        ranking, ladder = found[1] if found else None, self.config.ladder
+        return queue_rows(picture.jobs, ranking, ladder, picture.at, recalled(self.store), lifted(self.store))
 
     def _used(self) -> UserUsage:
         at, _ = self.ranking()

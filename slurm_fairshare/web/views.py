@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from slurm_fairshare.config import Config
+from slurm_fairshare.core.booking import reason
 from slurm_fairshare.core.classes import Kind
 from slurm_fairshare.core.cluster import Node as ComputeNode
 from slurm_fairshare.core.cluster import Picture, capacity_of
@@ -44,6 +45,7 @@ from slurm_fairshare.web.models import (
     LogView,
     Mood,
     NodeOut,
+    NodesKept,
     NodeView,
     Occupancy,
     OccupancyLine,
@@ -171,7 +173,8 @@ def node_view(node: Node, ranking: Ranking, past: Past | None, points: int | Non
 # --- the queue ------------------------------------------------------------------------------------
 
 
-def queue_job(row: QueueRow) -> QueueJob:
+def queue_job(row: QueueRow, settle: timedelta) -> QueueJob:
+    """`settle`: how long nodes that are kept for it wait for its start."""
     job = row.job
     until = row.protected_until
     return QueueJob(
@@ -192,6 +195,7 @@ def queue_job(row: QueueRow) -> QueueJob:
         protected=until is not None and until > row.now,
         may_yield=row.may_yield if job.holding else None,
         note=row.note(),
+        kept=reason(row.booked, settle) if row.booked is not None and job.pending else None,
     )
 
 
@@ -199,7 +203,7 @@ def queue_page(reading: Reading, now: datetime, page: int, accounts: frozenset[s
     """NotThere beyond the last page."""
     basis = reading.queue_basis(now)
     rows = reading.rows() if accounts is None else of_accounts(reading.rows(), accounts)
-    size = reading.config.web.page_rows
+    size, settle = reading.config.web.page_rows, reading.config.rebalance.settle
     pages = max(1, math.ceil(len(rows) / size))
     if page > pages:
         raise NotThere(f"The queue has {pages} pages of {size} jobs; there is no page {page}.")
@@ -210,7 +214,7 @@ def queue_page(reading: Reading, now: datetime, page: int, accounts: frozenset[s
         running=sum(1 for row in rows if row.job.holding),
         page=page,
         pages=pages,
-        jobs=[queue_job(row) for row in as_of(rows[(page - 1) * size : page * size], now)],
+        jobs=[queue_job(row, settle) for row in as_of(rows[(page - 1) * size : page * size], now)],
     )
 
 
@@ -257,7 +261,8 @@ def team_view(reading: Reading, now: datetime, name: str) -> TeamView:
         waits=_waits(reading, past, accounts) if past is not None else [],
         waits_period=duration(past.recent.seconds) if past is not None else "",
         protected=[
-            queue_job(row) for row in sorted(protected, key=lambda row: (row.protected_until or now, row.job.job_id))
+            queue_job(row, reading.config.rebalance.settle)
+            for row in sorted(protected, key=lambda row: (row.protected_until or now, row.job.job_id))
         ][:MOST_PROTECTED],
         protected_gpus=sum(row.job.wanted.gpu_count for row in protected),
         running_gpus=sum(row.job.wanted.gpu_count for row in holding),
@@ -350,7 +355,7 @@ def job_view(reading: Reading, now: datetime, label: str) -> JobView:
         contract=contract_words(contract, charged) if told is not None else None,
         priority=_priority(contract),
         notice=contract.notice if contract is not None else None,
-        now=queue_job(row) if row is not None else None,
+        now=queue_job(row, reading.config.rebalance.settle) if row is not None else None,
         paragraphs=_job_words(reading, now, replace(known, row=row)),
         runs=[run_view(run, now) for run in runs],
         basis=basis_view(basis, reading) if basis is not None else None,
@@ -408,6 +413,7 @@ def cluster_view(reading: Reading, now: datetime) -> ClusterView:
         ],
         period=list(past.measured.period.lines()) if past is not None else [],
         occupancy=_occupancy(reading, past, now) if past is not None else None,
+        kept=_kept(reading) if picture is not None else None,
         out=_out(reading, picture, now) if picture is not None else None,
         kept_back=kept_back,
     )
@@ -463,6 +469,22 @@ def _occupancy(reading: Reading, past: Past, now: datetime) -> Occupancy:
 
 def _rounded(values: Iterable[float]) -> list[float]:
     return [round(value, 2) for value in values]
+
+
+def _kept(reading: Reading) -> list[NodesKept]:
+    settle = reading.config.rebalance.settle
+    return [
+        NodesKept(
+            nodes=list(row.booked.nodes),
+            job=row.job.label,
+            account=row.job.account,
+            kind=row.booked.kind.value,
+            start=row.booked.start,
+            why=reason(row.booked, settle),
+        )
+        for row in reading.rows()
+        if row.booked is not None and row.job.pending
+    ]
 
 
 def _out(reading: Reading, picture: Picture, now: datetime) -> list[NodeOut]:

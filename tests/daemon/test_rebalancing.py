@@ -9,6 +9,7 @@ import pytest
 
 from slurm_fairshare.core.decisions import Outcome
 from slurm_fairshare.core.rebalance import Why
+from slurm_fairshare.daemon.booking import recalled
 from slurm_fairshare.errors import SlurmRefused, SlurmUnreachable, StaleData
 from tests.daemon.world import T0, World, terms, world
 
@@ -347,9 +348,7 @@ def test_where_a_guard_is_refused_those_who_yield_go_all_the_same_and_it_is_said
 def test_what_is_booked_is_remembered_for_reports() -> None:
     it, _, wide = wide_and_waiting(**GUARD)
     it.rebalance()
-    found = it.store.recall("bookings")
-    assert found is not None
-    assert found[1] == {str(wide): "n1, n2 guarded for it"}
+    assert recalled(it.store) == {wide: it.slurm.bookings()[0]}
 
 
 def test_nodes_are_planned_for_a_large_job_kept_from_others_and_all_yield_at_the_moment() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from slurm_fairshare.core.booking import Booking, Kind
 from slurm_fairshare.core.contract import Contract
 from slurm_fairshare.reports.queue import QueueRow, Wanted, queue_rows, select
 from tests.reports.sample import JOBS, LADDER, NOW, ranking
@@ -72,7 +73,8 @@ def test_jobs_are_chosen_by_account_user_and_state_as_in_squeue() -> None:
 
 
 def test_nodes_that_are_kept_for_a_job_are_told_beside_slurms_reason() -> None:
-    rows = queue_rows(JOBS, ranking(), LADDER, NOW, {"1044": "n1, n2 guarded for it"})
+    guard = Booking(Kind.GUARD, 1044, "ada", ("n1", "n2"), NOW)
+    rows = queue_rows(JOBS, ranking(), LADDER, NOW, {1044: guard})
     notes = {one.job.job_id: one.note() for one in rows}
     assert notes[1044] == "(Priority; n1, n2 guarded for it)"
     assert notes[1042] == row(1042).note()

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from slurm_fairshare.config import Config
+from slurm_fairshare.core.booking import Booking, Kind, noted
 from slurm_fairshare.core.cluster import PENDING, RUNNING, Job, Node, Picture, capacity_of
 from slurm_fairshare.core.contract import Contract, Ladder, Priority
 from slurm_fairshare.core.decisions import Decision, Outcome, Rule, Side
@@ -23,6 +24,7 @@ from slurm_fairshare.core.resources import MILLI, Resources
 from slurm_fairshare.core.runs import Run
 from slurm_fairshare.core.tree import Share
 from slurm_fairshare.core.window import Window
+from slurm_fairshare.daemon.booking import NAME as BOOKINGS
 from slurm_fairshare.daemon.tick import recompute
 
 CLUSTER = "lab"
@@ -60,6 +62,8 @@ class Lab:
     """A job that was told to yield and runs again."""
     waiting: int
     """The first job of the queue."""
+    kept: tuple[Booking, ...]
+    """The nodes that are kept for a job."""
 
 
 def fill(
@@ -89,8 +93,22 @@ def fill(
         store.record_picture(Picture(CLUSTER, at, jobs, nodes), capacity_of(nodes))
         window = Window(at - timedelta(days=7), at)
         store.record_tick(TickReport(at, at + timedelta(seconds=2), made[1], (), True, window if ago else made[0]))
-    first = next(iter(queue_order(jobs, LADDER)), None)
-    return Lab(now, config, jobs, stopped, first.job_id if first is not None else 0)
+    order = queue_order(jobs, LADDER)
+    kept = _kept([job for job in order if job.wanted.gpu_count == 16], now)
+    store.remember(BOOKINGS, {str(one.job_id): noted(one) for one in kept}, now)
+    return Lab(now, config, jobs, stopped, order[0].job_id if order else 0, kept)
+
+
+def _kept(wide: list[Job], now: datetime) -> tuple[Booking, ...]:
+    """What is kept for the first two jobs over two nodes: a guard, and a plan."""
+    whats = (
+        (Kind.GUARD, ("n02", "n03"), now - timedelta(seconds=40)),
+        (Kind.PLAN, ("n07", "n12"), now + timedelta(minutes=50)),
+    )
+    return tuple(
+        Booking(kind, job.job_id, job.user, nodes, start)
+        for job, (kind, nodes, start) in zip(wide, whats, strict=False)
+    )
 
 
 def _placed(job: Job, ranking: Ranking) -> Job:

@@ -13,7 +13,9 @@ from click.testing import CliRunner
 
 from slurm_fairshare.cli.app import App
 from slurm_fairshare.cli.main import main
+from slurm_fairshare.core.booking import reason
 from slurm_fairshare.core.tree import Share
+from slurm_fairshare.daemon.booking import NAME as BOOKINGS
 from slurm_fairshare.daemon.tick import tick
 from slurm_fairshare.errors import StoreUnreachable
 from slurm_fairshare.slurm.memory import MemorySlurm
@@ -149,6 +151,18 @@ class TestJob:
         page = plain(desk.client().page(f"/job/{desk.lab.waiting}"))
         assert "It is number 1 among the pending jobs." in page
 
+    def test_a_job_says_which_nodes_are_kept_for_it_and_the_queue_too(self, desk: Desk) -> None:
+        for one, words in zip(
+            desk.lab.kept,
+            ("n02, n03 guarded for it", "n07, n12 planned for it at 2026-11-29T15:10:00Z"),
+            strict=True,
+        ):
+            why = reason(one, desk.config.rebalance.settle)
+            page = plain(desk.client().page(f"/job/{one.job_id}"))
+            assert f"Kept for it: {words}." in page
+            assert why in page
+            assert f"; {words}) {why}" in plain(desk.client().page("/queue"))
+
     def test_the_search_field_leads_to_it(self, desk: Desk) -> None:
         answer = desk.client().get(f"/job?id=%20{desk.lab.stopped}")
         assert answer.status_code == 303
@@ -167,6 +181,28 @@ class TestClusterAndBudget:
         for words in ("Availability", "Occupancy", "Impact", "Utilisation", "Capacity now", "row remapping pending"):
             assert words in page
         assert "being emptied" in page
+
+    def test_nodes_kept_for_a_job_are_told_with_why_and_until_when(self, desk: Desk) -> None:
+        guard, plan = desk.lab.kept
+        page = plain(desk.client().page("/cluster"))
+        kept = page[page.index("Kept for a job") : page.index("Out of service")]
+        for words in (
+            f"n02, n03 {guard.job_id} ",
+            "Since 2026-11-29T14:19:20Z nobody else starts there, while those who yield to it leave: until it starts",
+            f"n07, n12 {plan.job_id} ",
+            "At 2026-11-29T15:10:00Z all that runs there has ended or may yield to it.",
+        ):
+            assert words in kept
+        found = desk.client().json("/api/v1/cluster")["kept"]
+        assert [(one["kind"], one["job"], one["start"]) for one in found] == [
+            ("guard", str(guard.job_id), "2026-11-29T14:19:20Z"),
+            ("plan", str(plan.job_id), "2026-11-29T15:10:00Z"),
+        ]
+
+    def test_where_nothing_is_kept_nothing_is_said_of_it(self, make_desk: Callable[..., Desk]) -> None:
+        desk = make_desk()
+        desk.store.remember(BOOKINGS, {}, desk.now)
+        assert "Kept for a job" not in desk.client().page("/cluster")
 
     def test_capacity_adds_up(self, desk: Desk) -> None:
         (one,) = desk.client().json("/api/v1/cluster")["capacity"]
