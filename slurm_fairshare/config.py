@@ -119,6 +119,13 @@ class ContractSection(_Section):
         "nodes must have it before the plugin is installed with it.",
     )
     near_gpus: int = Field(4, ge=1, description="GPUs of a job that prefers those nodes, at the most.")
+    headroom: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="Fraction of the GPUs in service that unallocated jobs leave free, so that the next small job "
+        "under contract starts at once and stops nobody; 0 turns this off.",
+    )
 
 
 class DebugSection(_Section):

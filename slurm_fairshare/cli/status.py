@@ -11,6 +11,7 @@ from slurm_fairshare.cli.app import App, pass_app
 from slurm_fairshare.cli.options import HELP, config_option, output_options
 from slurm_fairshare.cli.output import emit
 from slurm_fairshare.cli.ports import Store
+from slurm_fairshare.daemon.headroom import NAME as HEADROOM
 from slurm_fairshare.daemon.loop import LEADER
 from slurm_fairshare.daemon.pooling import NAME as POOL
 from slurm_fairshare.daemon.rebalancing import DECLINED
@@ -65,6 +66,7 @@ def status_of(app: App, store: Store) -> Status:
         took=tick.finished - tick.at if tick is not None else None,
         skew=_fact(store, SKEW),
         pool=_fact(store, POOL) if config.pool_rule is not None else None,
+        most_unallocated=_fact(store, HEADROOM) if config.contract.headroom else None,
         failures=tuple(one for one in store.failures(since) if one.at > since or tick is None),
         tallies=store.tallies(now - NEW),
     )

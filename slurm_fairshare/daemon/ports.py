@@ -104,6 +104,9 @@ class Errands(Protocol):
     def repartition(self, partition: str, nodes: Sequence[str]) -> None:
         """Give the partition these nodes and no others. What runs there goes on."""
 
+    def limit(self, qos: str, gpus: int | None) -> None:
+        """Let all jobs of the QOS hold so many GPUs together; None: any number. What runs goes on."""
+
 
 class Reservations(Protocol):
     """Nodes booked for a waiting job, by reservations of Slurm's."""

@@ -21,6 +21,7 @@ from slurm_fairshare.core.tree import Changeset, epochs, tree_at
 from slurm_fairshare.core.users import UserUsage
 from slurm_fairshare.core.window import Window
 from slurm_fairshare.daemon.clocks import compare
+from slurm_fairshare.daemon.headroom import keep_headroom
 from slurm_fairshare.daemon.lifting import lift_large
 from slurm_fairshare.daemon.pooling import resize_pool
 from slurm_fairshare.daemon.ports import Batch, Ledger, Slurm, Store, TickReport
@@ -89,6 +90,10 @@ def tick(slurm: Slurm, store: Store, config: Config, now: datetime, *, dry_run: 
             if push:
                 store.assure_lead()
                 resize_pool(slurm, store, config, picture)
+        with steps("keep headroom"):
+            if push:
+                store.assure_lead()
+                keep_headroom(slurm, store, config, picture)
         with steps("read GPU utilisation"):
             if not dry_run:
                 learn_utilisation(slurm, store, config, now)

@@ -79,7 +79,8 @@ class Leader:
 @dataclass(frozen=True)
 class Status:
     """All of it. `pending`: differences between Slurm and what it should hold; None before the first plan.
-    `pool`: its nodes and what debug jobs asked for lately, as the tick remembers them; None without a pool of ours."""
+    `pool`: its nodes and what debug jobs asked for lately, as the tick remembers them; None without a pool of ours.
+    `most_unallocated`: GPUs that unallocated jobs may hold together; None without a limit of ours."""
 
     now: datetime
     cluster: str
@@ -92,6 +93,7 @@ class Status:
     took: timedelta | None
     skew: float | None
     pool: Mapping[str, Any] | None = None
+    most_unallocated: int | None = None
     failures: Sequence[Failure] = ()
     tallies: Tallies = field(default_factory=Tallies)
 
@@ -177,6 +179,8 @@ def _sentences(status: Status) -> list[str]:
         told.append(f"slurmctld's clock is {duration(abs(status.skew))} {side} the daemon's.")
     if status.pool is not None:
         told.append(_pool_words(status.pool))
+    if status.most_unallocated is not None:
+        told.append(f"Unallocated jobs may hold {status.most_unallocated} GPUs together (contract.headroom).")
     rejected = sum(status.tallies.rejected.values())
     if rejected:
         told.append(
@@ -213,6 +217,7 @@ def _facts(status: Status) -> Mapping[str, Any]:
         "pool": None
         if status.pool is None
         else {"nodes": status.pool["nodes"], "of": status.pool["of"], "gpus_asked": status.pool["asked"][-1][1]},
+        "most_unallocated_gpus": status.most_unallocated,
         "failures": [{"at": one.at, "phase": one.phase, "error": one.error} for one in status.failures],
         "failures_last_day": status.tallies.failures_since,
         "rejected_rows": sum(status.tallies.rejected.values()),

@@ -286,6 +286,12 @@ def _waiting(known: Why, row: QueueRow) -> list[str]:
 def _reason(job: Job) -> str:
     if job.reason in WAITS_FOR_RESOURCES:
         return f"Slurm's reason is {job.reason}: it only lacks free GPUs, or its turn."
+    if job.reason == "QOSGrpGRES":
+        return (
+            "Slurm's reason is QOSGrpGRES: all jobs of its QOS together hold as many GPUs as they may. Unallocated "
+            "jobs leave some free for the next jobs under contract; `slurm-fairshare status` says how many they may "
+            "hold."
+        )
     return f"Slurm's reason is {job.reason or 'not given yet'}: nobody is stopped for it while that holds."
 
 

@@ -15,6 +15,7 @@ from slurm_fairshare.core import cluster
 from slurm_fairshare.core.contract import Contract, DebugLane, Ladder, Priority, Rung
 from slurm_fairshare.core.decisions import Outcome, Recorded
 from slurm_fairshare.core.fairshare import Ranking, Usage, rank
+from slurm_fairshare.core.headroom import most_unallocated
 from slurm_fairshare.core.large import Large
 from slurm_fairshare.core.plan import BAND, TOP_LABEL, labels
 from slurm_fairshare.core.rebalance import Rules, Scene, rebalance_scene
@@ -25,6 +26,7 @@ from slurm_fairshare.sim.engine import TIMER, Ended, Engine, Job, Policy
 from slurm_fairshare.sim.tree import tree_of
 
 IN_TEAM = (Priority.LOW, Priority.NORMAL, Priority.HIGH)
+UNALLOCATED = "unallocated"
 CHARGED_FIRST = 10 * BAND * TOP_LABEL
 """Slurm sorts what may preempt before what may be preempted, whatever their priorities (the facts, F4)."""
 
@@ -52,6 +54,8 @@ class Knobs:
     near: int = 0
     """Nodes that jobs smaller than a node are tried on first: a partition of higher PriorityTier over them."""
     near_unallocated: bool = False
+    headroom: float = 0.0
+    """Fraction of the GPUs in service that unallocated jobs leave free."""
     evicts: bool = True
     tick: int = 60
     """Seconds between two recomputations of the ranking."""
@@ -87,6 +91,7 @@ class Budget(Policy):
         """What pending jobs have had since Slurm last recalculated their priorities."""
         self.fresh: list[Job] = []
         self.ranking: Ranking | None = None
+        self.most_unallocated: int | None = None
         self.recent: deque[Recorded] = deque()
         self.jobs: dict[int, Job] = {}
         self._resources: dict[tuple[str, int, int, int], Resources] = {}
@@ -117,6 +122,15 @@ class Budget(Policy):
         order = [account_key(leaf.account) for leaf in self.ranking.leaves]
         if order != self.order:
             self.order, self.label = order, labels(order, self.label)
+        if self.knobs.headroom:
+            self._keep_headroom()
+
+    def _keep_headroom(self) -> None:
+        floor, held = self.engine.floor, self.engine.limited.get(UNALLOCATED, 0)
+        in_service = sum(size for node, size in enumerate(floor.size) if floor.up >> node & 1)
+        self.most_unallocated = most_unallocated(
+            held, floor.total_free, in_service, self.knobs.headroom, self.most_unallocated
+        )
 
     def reorder(self) -> None:
         self.applied = dict(self.label)
@@ -156,7 +170,8 @@ class Budget(Policy):
             job.limited_by = ("lane", account)
             job.group = ("lane", account, job.spec.priority)
         elif not job.charged:
-            job.group = ("unallocated", account, job.spec.priority)
+            job.group = (UNALLOCATED, account, job.spec.priority)
+            job.limited_by = UNALLOCATED if self.knobs.headroom else None
         else:
             job.group = ("leaf", account, job.spec.priority)
             if self.pool_mask:
@@ -185,7 +200,7 @@ class Budget(Policy):
         kind, account, in_team, *fresh = group
         label = fresh[0] if fresh else self.applied.get(account, 0)
         own = label * BAND + IN_TEAM[in_team].site_factor
-        if kind == "unallocated":
+        if kind == UNALLOCATED:
             return float(own)
         if kind == "lane" and self.knobs.lane is not None:
             own += self.knobs.lane.priority
@@ -199,6 +214,9 @@ class Budget(Policy):
         return large is not None and leaf is not None and leaf.standing.ratio < large.max_ratio
 
     def may_start(self, job: Job) -> bool:
+        if job.limited_by == UNALLOCATED:
+            most = self.most_unallocated
+            return most is None or self.engine.limited.get(UNALLOCATED, 0) + job.spec.gpus <= most
         lane = self.knobs.lane
         if lane is None:
             return True
@@ -267,7 +285,7 @@ class Budget(Policy):
             if not group.live:
                 continue
             assert isinstance(group.key, tuple)  # noqa: S101
-            if group.key[0] == "unallocated":
+            if group.key[0] == UNALLOCATED:
                 return
             for job in group.firsts(most[group.key[0]]):
                 if job.limited_by is not None and not self.may_start(job):

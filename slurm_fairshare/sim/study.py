@@ -140,6 +140,10 @@ def _large(case: Case, text: str) -> Case:
     return replace(case, knobs=replace(case.knobs, large=large))
 
 
+def _large_ratio(case: Case, text: str) -> Case:
+    return replace(case, knobs=replace(case.knobs, large=replace(case.knobs.large or Large(), max_ratio=float(text))))
+
+
 def _lane(case: Case, text: str) -> Case:
     lane = case.knobs.lane
     if text == "off" or lane is None:
@@ -159,10 +163,12 @@ KNOBS: Mapping[str, Callable[[Case, str], Case]] = {
     "pool": _knob("pool", int),
     "evicts": _knob("evicts", lambda text: text not in {"no", "off", "false"}),
     "near": _knob("near", int),
+    "headroom": _knob("headroom", float),
     "reservations": _knob("reservations", int),
     "reserves": _knob("reserves", str),
     "cap": _cap,
     "large_after": _large,
+    "large_ratio": _large_ratio,
     "lane": _lane,
     "hysteresis": _rule("hysteresis", float),
     "hysteresis_restart": _rule("hysteresis_restart", float),

@@ -1,4 +1,5 @@
-"""What is done and asked now and then: checkpoints of jobs, words to a session, a lift, a drain, the pool's nodes."""
+"""What is done and asked now and then: checkpoints of jobs, words to a session, a lift, a drain, the pool's nodes,
+a limit."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from datetime import UTC, datetime
 from slurm_fairshare.core.cluster import Job
 from slurm_fairshare.errors import SlurmRefused
 from slurm_fairshare.slurm import hands
-from slurm_fairshare.slurm.changes import ADMINISTRATOR, OPERATOR
+from slurm_fairshare.slurm.changes import ADMINISTRATOR, OPERATOR, UNCHANGED, safe
 from slurm_fairshare.slurm.queue import Table
 from slurm_fairshare.slurm.run import Runner
 
@@ -76,3 +77,8 @@ class Errands:
     def repartition(self, partition: str, nodes: Sequence[str]) -> None:
         words = (f"PartitionName={partition}", f"Nodes={_checked(nodes)}")
         self.runner.write("scontrol", "update", *words, level=ADMINISTRATOR)
+
+    def limit(self, qos: str, gpus: int | None) -> None:
+        wanted = -1 if gpus is None else gpus
+        words = ("modify", "qos", "where", f"name={safe(qos)}", "set", f"GrpTRES=gres/gpu={wanted:d}")
+        self.runner.write("sacctmgr", "-i", *words, level=ADMINISTRATOR, unchanged=UNCHANGED)

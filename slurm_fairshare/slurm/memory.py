@@ -362,6 +362,10 @@ class MemorySlurm:
                 self._nodes[name] = replace(node, partitions=(*others, partition) if name in wanted else others)
             self.log.append(f"repartition {partition} {','.join(nodes)}")
 
+    def limit(self, qos: str, gpus: int | None) -> None:
+        with self._asked("limit"):
+            self.log.append(f"limit {qos} {gpus}")
+
     def _node(self, name: str) -> str:
         if name not in self._nodes:
             raise SlurmRefused(f"scontrol update NodeName={name}: Invalid node name specified")

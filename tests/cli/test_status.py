@@ -145,3 +145,10 @@ def test_the_pools_size_is_told_with_what_debug_jobs_ask_for(site: Site) -> None
     site.slurm.submit("vision", "alice", 8, contract=Contract(900))
     Daemon(site.slurm, site.store, site.config, lambda: site.slurm.now).tick()
     assert "The pool has 1 of 2 nodes; debug jobs ask for 8 GPUs." in told(site, 0)
+
+
+def test_what_unallocated_jobs_may_hold_is_told(site: Site) -> None:
+    site.config = Config(cluster="lab", contract={"headroom": 0.25})  # type: ignore[arg-type]
+    site.load()
+    Daemon(site.slurm, site.store, site.config, lambda: site.slurm.now).tick()
+    assert "Unallocated jobs may hold 12 GPUs together (contract.headroom)." in told(site, 0)

@@ -1,4 +1,5 @@
-"""The pool on a real Slurm: partitions get their nodes, what runs goes on, debug jobs are offered it."""
+"""The pool and the headroom on a real Slurm: partitions get their nodes, what runs goes on, debug jobs are offered it;
+unallocated jobs leave GPUs free."""
 
 from __future__ import annotations
 
@@ -58,3 +59,25 @@ def test_it_follows_what_debug_jobs_ask_for(pool: Cluster, product: Product) -> 
     time.sleep(2)  # less has been asked for as long as it is held, which is a second here
     product.tick()
     assert (nodes_of(pool, "pool"), nodes_of(pool, "gpu")) == (["n1"], ["n2"])
+
+
+def test_unallocated_jobs_leave_headroom_for_the_next_under_contract(clean_cluster: Cluster, postgres: str) -> None:
+    made = Product.on(clean_cluster, postgres, contract={"headroom": 0.25})
+    made.fund()
+    made.tick()
+    free = [clean_cluster.sbatch("alice", "--gpus-per-node=4") for _ in range(4)]
+    for job in free[:3]:
+        clean_cluster.wait_state(job, "RUNNING")
+    clean_cluster.wait(
+        lambda: clean_cluster.job(free[3])["Reason"], 30, "the limit", lambda reason: reason == "QOSGrpGRES"
+    )
+    ours = clean_cluster.sbatch("bob", "--gpus-per-node=4", "--comment", "min_runtime=1h")
+    clean_cluster.wait_state(ours, "RUNNING")
+    assert [clean_cluster.state(job) for job in free] == ["RUNNING"] * 3 + ["PENDING"], "nobody had to go for it"
+
+    without = Product.on(clean_cluster, postgres)
+    without.tick()
+    limit = clean_cluster.slurm_output("sacctmgr", "-nP", "show", "qos", "fs-unallocated", "format=GrpTRES")
+    assert limit.strip() == "", "without the setting our limit is gone"
+    made.store.close()
+    without.store.close()

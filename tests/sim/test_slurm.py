@@ -79,3 +79,17 @@ def test_a_run_that_ends_before_the_rebalancer_reaches_it_is_no_eviction() -> No
     at_once = run(Workload(jobs, EVEN), Budget(), nodes=1)
     late = run(Workload(jobs, EVEN), Budget(), nodes=1, timing=replace(SLURM, act=600))
     assert (at_once.evicted, late.evicted) == (1, 0)
+
+
+def test_headroom_is_left_by_unallocated_jobs_and_taken_by_the_next_under_contract() -> None:
+    jobs = (
+        *(JobSpec(number, 100, 20_000, 1, "a") for number in range(8)),
+        JobSpec(8, 3000, 500, 2, "b", min_runtime=900),
+        JobSpec(9, 3000, 500, 1, "b", min_runtime=900),
+    )
+    result = run(Workload(jobs, EVEN), Budget(Knobs(headroom=0.25)), nodes=1)
+    first = list(result.first_start)
+    assert sorted(first[:8])[5] < 200, "six of them start"
+    assert sorted(first[:8])[6] > 3500, "two wait, while two GPUs are free"
+    assert first[8] < 3010, "for whoever is under contract"
+    assert result.preempted == 1, "and one of them has to go for the third GPU"

@@ -102,3 +102,13 @@ def test_a_partition_gets_its_nodes_and_no_others() -> None:
     assert commands(site, "scontrol") == [["update", "PartitionName=pool", "Nodes=n1,n2"]]
     with pytest.raises(SlurmRefused, match="no name of a node"):
         site.slurm.repartition("pool", ["ALL"])
+
+
+def test_all_jobs_of_a_qos_together_get_a_limit_or_none() -> None:
+    site = Site({})
+    site.slurm.limit("fs-unallocated", 12)
+    site.slurm.limit("fs-unallocated", None)
+    one = ["-i", "modify", "qos", "where", "name=fs-unallocated", "set"]
+    assert commands(site, "sacctmgr") == [[*one, "GrpTRES=gres/gpu=12"], [*one, "GrpTRES=gres/gpu=-1"]]
+    with pytest.raises(SlurmRefused, match="cannot be given to sacctmgr"):
+        site.slurm.limit("fs-a,fs-b", 12)
