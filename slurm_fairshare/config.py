@@ -76,6 +76,11 @@ class FairshareSection(_Section):
         False,
         description="Rank users inside their account too: who used less goes first among equal in-team priorities.",
     )
+    count_committed: bool = Field(
+        False,
+        description="Put accounts in order by what they used and what their running jobs are still promised: for teams "
+        "that start much at once. Ratios, and who yields, stay by usage alone.",
+    )
     dominant: bool = Field(
         False, description="Charge the largest of a run's fractions of the cluster's GPUs, CPUs and memory."
     )

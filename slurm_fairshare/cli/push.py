@@ -136,9 +136,10 @@ def _used_notes(used: Mapping[str, int]) -> tuple[str, ...]:
 
 
 def _plan(app: App, store: Store, held: Held, used: Mapping[str, int]) -> tuple[Sequence[Change], tuple[str, ...]]:
-    from slurm_fairshare.daemon.tick import recompute, users_ranked
+    from slurm_fairshare.daemon.tick import in_order, recompute, users_ranked
 
     window, ranking = recompute(store, app.config, app.now)
+    ranking = in_order(ranking, store.latest_queue(), app.config, app.now)
     users = users_ranked(store, app.config, window, app.now)
     ladder, prefix = app.config.ladder, app.config.contract.qos_prefix
     changes = (

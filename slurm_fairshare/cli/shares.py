@@ -9,6 +9,7 @@ from slurm_fairshare.cli.basis import last_ranking, warn_if_stale
 from slurm_fairshare.cli.options import SlurmLike, config_option, list_option, output_options
 from slurm_fairshare.cli.output import emit
 from slurm_fairshare.cli.ports import Store
+from slurm_fairshare.core.committed import committed_by_user
 from slurm_fairshare.core.fairshare import Ranking
 from slurm_fairshare.core.fairtree import fair_tree
 from slurm_fairshare.errors import FairshareError
@@ -93,7 +94,7 @@ def _rows(app: App, store: Store, ranking: Ranking, basis: Basis) -> tuple[repor
     used = store.usage_by_user(basis.window, app.config.weight, basis.at) if basis.window else {}
     picture = store.latest_queue()
     jobs, whole = (picture.jobs, picture.whole) if picture is not None else ((), None)
-    committed = report.committed_by_user(jobs, app.config.ladder, basis, app.config.charge_rule, whole)
+    committed = committed_by_user(jobs, app.config.ladder, basis.now, app.config.charge_rule, whole)
     return report.share_rows(ranking, used, committed, store.labels())
 
 

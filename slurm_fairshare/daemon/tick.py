@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from slurm_fairshare.config import Config
 from slurm_fairshare.core.capacity import past_steps
 from slurm_fairshare.core.cluster import Picture, capacity_of
+from slurm_fairshare.core.committed import committed_by_user, counting
 from slurm_fairshare.core.fairshare import Ranking, Usage, from_the_first, rank
 from slurm_fairshare.core.plan import Change, plan, unbudgeted_accounts, unknown_accounts
 from slurm_fairshare.core.tree import Changeset, epochs, tree_at
@@ -57,6 +58,7 @@ def tick(slurm: Slurm, store: Store, config: Config, now: datetime, *, dry_run: 
             store.record_picture(picture, capacity_of(picture.nodes))
         with steps("recompute"):
             window, ranking = recompute(store, config, now)
+            ranking = in_order(ranking, picture, config, now)
         with steps("plan"):
             held = slurm.held()
             changes = plan(ranking, config.ladder, config.lane, held, users_ranked(store, config, window, now))
@@ -169,6 +171,13 @@ def recompute(
         Usage(stretch, store.usage(Window(stretch.start, stretch.end), config.weight, now)) for stretch in stretches
     ]
     return window, rank(tree, capacity, usage, config.weight, now)
+
+
+def in_order(ranking: Ranking, picture: Picture | None, config: Config, now: datetime) -> Ranking:
+    """The ranking with its leaves in the order that is pushed."""
+    if picture is None or not config.fairshare.count_committed:
+        return ranking
+    return counting(ranking, committed_by_user(picture.jobs, config.ladder, now, config.charge_rule, picture.whole))
 
 
 def users_ranked(store: Ledger, config: Config, window: Window, now: datetime) -> UserUsage | None:

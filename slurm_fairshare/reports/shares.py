@@ -9,21 +9,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from slurm_fairshare.core.cluster import Job
-from slurm_fairshare.core.contract import Ladder
 from slurm_fairshare.core.fairshare import Ranked, Ranking, Standing
-from slurm_fairshare.core.resources import MILLI, ChargeRule, Resources
 from slurm_fairshare.core.tree import SEPARATOR, Node, account_key, parent_of
-from slurm_fairshare.core.users import user_order
+from slurm_fairshare.core.users import UserUsage, user_order
 from slurm_fairshare.reports.table import Column, Report
 from slurm_fairshare.reports.words import Basis, standing_paint, standing_short, standing_words
 from slurm_fairshare.units import HOUR
 
 PARENT = "parent"
 """sshare's word for a user without shares of its own."""
-
-UserUsage = Mapping[tuple[str, str], float]
-"""Charged GPU-seconds in the window by account (lower-case key) and user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,21 +118,6 @@ def _user_rows(leaf: ShareRow, by_user: UserUsage, committed: UserUsage, whole: 
 def _part(amount: float, whole: float) -> float:
     """As in sshare: a part of nothing is 0."""
     return amount / whole if whole > 0 else 0.0
-
-
-def committed_by_user(
-    jobs: Collection[Job], ladder: Ladder, basis: Basis, rule: ChargeRule | None = None, whole: Resources | None = None
-) -> UserUsage:
-    """GPU-seconds that running jobs may still hold under protection, weighed as they will be charged (`whole` is the
-    cluster's, for a rule that charges fractions of it). Every user with a job is in it, if with 0."""
-    rule = rule or ChargeRule()
-    found: dict[tuple[str, str], float] = {}
-    for job in jobs:
-        key = (account_key(job.account), job.user)
-        until = job.protected_until() if job.holding and ladder.is_charged(job.qos) else None
-        left = max(0.0, (until - basis.now).total_seconds()) if until is not None else 0.0
-        found[key] = found.get(key, 0.0) + left * rule.milli_gpus(job.wanted, whole) / MILLI
-    return found
 
 
 @dataclass(frozen=True, slots=True)

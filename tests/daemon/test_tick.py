@@ -245,6 +245,24 @@ def test_only_one_daemon_leads() -> None:
         it.tick()
 
 
+@pytest.mark.parametrize(("counts", "first"), [(False, "vision"), (True, "language")])
+def test_what_running_jobs_are_promised_counts_in_the_order_where_the_site_says_so(counts: bool, first: str) -> None:
+    """Vision has used least of its due; by what its run is promised it will have had more than language."""
+    it = world(fairshare={"count_committed": counts})
+    it.tick()
+    it.run("language", 4, terms(60))
+    it.run("robotics", 4, terms(60))
+    it.slurm.advance(3600)
+    it.run("vision", 8, terms(28_800))
+    it.slurm.advance(60)
+    report = it.tick()
+    assert report.ranking.leaves[0].account == first
+    labels = it.store.labels()
+    assert max(labels, key=lambda account: labels[account]) == first
+    ratios = {leaf.account: round(leaf.standing.ratio, 2) for leaf in report.ranking.leaves}
+    assert min(ratios, key=lambda account: ratios[account]) == "vision", "the standing itself stays by usage alone"
+
+
 def test_only_leaves_that_moved_get_a_new_label() -> None:
     it = world()
     it.tick()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+from slurm_fairshare.core.committed import committed_by_user
 from slurm_fairshare.core.plan import AddQos, SetPriority
 from slurm_fairshare.core.tree import Share, build
 from slurm_fairshare.reports import budgets, changes, decisions, queue, settings, shares
@@ -14,7 +15,7 @@ from tests.reports.goldens import Goldens
 from tests.reports.sample import BASIS, BY_USER, DECISIONS, JOBS, LABELS, LADDER, NOW, STALE
 
 RANKING = sample.ranking()
-SHARES = shares.share_rows(RANKING, BY_USER, shares.committed_by_user(JOBS, LADDER, BASIS), LABELS)
+SHARES = shares.share_rows(RANKING, BY_USER, committed_by_user(JOBS, LADDER, NOW), LABELS)
 QUEUE = queue.queue_rows(JOBS, RANKING, LADDER, NOW)
 EDITED = build({**sample.SETS, "lab": (Share("vision", 60.0, "vision"), Share("robotics", 40.0, "robotics"))})
 

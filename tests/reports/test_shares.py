@@ -7,13 +7,14 @@ from datetime import timedelta
 
 import pytest
 
+from slurm_fairshare.core.committed import committed_by_user
 from slurm_fairshare.core.fairshare import Standing
 from slurm_fairshare.core.resources import ChargeRule
-from slurm_fairshare.reports.shares import Wanted, committed_by_user, select, share_rows, unknown
+from slurm_fairshare.reports.shares import Wanted, select, share_rows, unknown
 from slurm_fairshare.reports.words import Basis, standing_short, standing_words
 from tests.reports.sample import BASIS, BY_USER, JOBS, LADDER, NOW, WINDOW, ranking
 
-ROWS = share_rows(ranking(), BY_USER, committed_by_user(JOBS, LADDER, BASIS), {})
+ROWS = share_rows(ranking(), BY_USER, committed_by_user(JOBS, LADDER, NOW), {})
 
 
 def names(wanted: Wanted) -> list[tuple[str, str]]:
@@ -58,7 +59,7 @@ def test_an_account_that_is_not_in_the_tree_is_named() -> None:
 
 
 def test_committed_is_what_running_jobs_may_still_hold_under_protection() -> None:
-    committed = committed_by_user(JOBS, LADDER, BASIS)
+    committed = committed_by_user(JOBS, LADDER, NOW)
     assert committed["speech@lab", "erin"] == 6 * 3600 * 4
     assert committed["nlp", "dan"] == 0  # past its minimum
     assert committed["robotics", "frank"] == 0  # unallocated
@@ -95,7 +96,7 @@ def test_the_header_states_window_zone_and_age() -> None:
 
 def test_committed_time_is_weighed_as_it_will_be_charged() -> None:
     half = ChargeRule(weights={"h100": 0.5})
-    whole, less = committed_by_user(JOBS, LADDER, BASIS), committed_by_user(JOBS, LADDER, BASIS, half)
+    whole, less = committed_by_user(JOBS, LADDER, NOW), committed_by_user(JOBS, LADDER, NOW, half)
     assert sum(whole.values()) > 0
     assert {key: amount / 2 for key, amount in whole.items()} == less
 
