@@ -207,6 +207,11 @@ class RebalanceSection(_Section):
     checkpoint_interval: Length = Field(
         timedelta(minutes=30), description="How often a resumable run is taken to save, where nothing is known."
     )
+    patience: Length = Field(
+        timedelta(0),
+        description="Time for which a waiting job takes only runs that have just saved, so that less work is lost; "
+        'debug jobs, and large ones in the first rank, never wait for that. "0" turns it off.',
+    )
     notice: Length = Field(timedelta(seconds=30), description="Time between a run's notice signal and its requeue.")
     end_sessions: bool = Field(
         True, description="Whether interactive jobs are ended past their minimum; off leaves them to their time limit."

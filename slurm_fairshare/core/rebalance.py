@@ -47,6 +47,9 @@ NOT_LOOKED_AT = frozenset({"", "None"})
 LOOKED_AT_AFTER = timedelta(seconds=30)
 """A job without a reason that is older than this has been passed over for others."""
 
+JUST_SAVED = timedelta(minutes=5)
+"""A run that would lose no more than this when it is stopped is taken by a patient job."""
+
 TASKS = 64
 """So many tasks of one array are looked at in a pass."""
 
@@ -68,6 +71,7 @@ class Rules:
     attempts: int = 3
     max_age: timedelta = timedelta(minutes=5)
     checkpoint_interval: timedelta = timedelta(minutes=30)
+    patience: timedelta = timedelta(0)
     end_sessions: bool = True
     kept_partitions: tuple[str, ...] = ()
     in_team: bool = True
@@ -86,6 +90,7 @@ class Why(StrEnum):
     GAVE_UP = "gave-up"
     NOT_MODELLED = "not-modelled"
     NOBODY_YIELDS = "nobody-yields"
+    PATIENCE = "patience"
     TOO_BIG = "too-big"
     LANE_LIMIT = "lane-limit"
     RATE_LIMIT = "rate-limit"
@@ -442,8 +447,12 @@ class _Pass:
         waiting = self._waits_for_earlier(made, before)
         if waiting is not None:
             return self._decline(job, *waiting, _Served.BLOCKED)
-        yielding = self._yielding(job, leaf, {one.decision.victim.job_id for one in made})
-        found = self._search(needs, yielding)
+        above = above_bands(job, self.ranking, self.ladder, self.lane, self.rules.large, self.now)
+        yielding = self._yielding(job, leaf, above, {one.decision.victim.job_id for one in made})
+        patient = above is None and self._is_patient(job)
+        found = self._search(needs, [one for one in yielding if self._has_saved(one[0])] if patient else yielding)
+        if found is None and patient and yielding:
+            return self._decline(job, Why.PATIENCE, self._unsaved(len(yielding)), _Served.BLOCKED)
         if found is None:
             return self._decline(job, Why.NOBODY_YIELDS, self._nobody(leaf, len(yielding)), _Served.BLOCKED)
         placed = tuple(name for part in found for name in part.placed)
@@ -549,10 +558,11 @@ class _Pass:
             return Why.GAVE_UP, f"room was made for it {self.rules.attempts} times in {wait} and it did not start"
         return None
 
-    def _yielding(self, job: Job, leaf: Ranked, tried: set[int]) -> list[tuple[Job, Ranked, Permission]]:
-        """The runs past their minimum that may be stopped for the job."""
+    def _yielding(
+        self, job: Job, leaf: Ranked, above: Rule | None, tried: set[int]
+    ) -> list[tuple[Job, Ranked, Permission]]:
+        """The runs past their minimum that may be stopped for the job. `above` is what lifts it above the bands."""
         rules, ranking = self.rules, self.ranking
-        above = above_bands(job, ranking, self.ladder, self.lane, rules.large, self.now)
         others = self.scene.yielding(leaf, ranking, rules.hysteresis, above)
         found = who_yields(
             job, leaf, others, self.scene.bare, self._in_lane,
@@ -560,6 +570,21 @@ class _Pass:
         )  # fmt: skip
         kept = tried | self.gone | self._took_from(job) if found else ()
         return [one for one in found if one[0].job_id not in kept and not spared(one[0], rules)]
+
+    def _is_patient(self, job: Job) -> bool:
+        """Whether the job has not waited long enough yet to take a run whatever that loses."""
+        return job.eligible is not None and self.now - job.eligible < self.rules.patience
+
+    def _has_saved(self, run: Job) -> bool:
+        lost = work_lost(run, self.now, self.rules.checkpoint_interval).gpu_seconds
+        return lost <= JUST_SAVED.total_seconds() * run.wanted.gpu_count
+
+    def _unsaved(self, yielding: int) -> str:
+        return (
+            f"{yielding} runs past their minimum would yield to it, but those that have saved within the last "
+            f"{duration(JUST_SAVED.total_seconds())} are not enough; it takes the others too once it has waited "
+            f"{duration(self.rules.patience.total_seconds())}"
+        )
 
     def _could_hold(self, need: Need, yielding: Sequence[tuple[Job, Ranked, Permission]]) -> bool:
         """Whether enough nodes would have the GPUs if all of them yielded: most tries end at this count."""

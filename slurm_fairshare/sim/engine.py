@@ -693,17 +693,15 @@ class Engine:
         self.at(self.now + self.timing.requeue_delay, BACK, job)
 
     def _saved(self, job: Job, how: Ended) -> int:
-        """Seconds of work the run leaves behind: up to its notice, or to its last checkpoint."""
+        """Seconds of work the run leaves behind: up to its notice, or to its last checkpoint, one every so many seconds
+        since it began (as core takes it, too)."""
         spec, timing = job.spec, self.timing
         if not spec.resumable:
             return 0
-        computed = self.now - job.start
-        if job.restarts:
-            computed -= timing.restart
-        computed = max(0, min(computed, job.remaining))
-        if spec.notice and how is Ended.EVICTED:
-            return computed
-        return computed - computed % max(1, spec.checkpoint)
+        ran = self.now - job.start
+        if not (spec.notice and how is Ended.EVICTED):
+            ran -= ran % max(1, spec.checkpoint)
+        return max(0, min(ran - (timing.restart if job.restarts else 0), job.remaining))
 
     # --- claims: room that is being made for one job ------------------------------------------------
 

@@ -140,8 +140,10 @@ def _large(case: Case, text: str) -> Case:
     return replace(case, knobs=replace(case.knobs, large=large))
 
 
-def _large_ratio(case: Case, text: str) -> Case:
-    return replace(case, knobs=replace(case.knobs, large=replace(case.knobs.large or Large(), max_ratio=float(text))))
+def _of_large(name: str, read: Callable[[str], Any]) -> Callable[[Case, str], Case]:
+    return lambda case, text: replace(
+        case, knobs=replace(case.knobs, large=replace(case.knobs.large or Large(), **{name: read(text)}))
+    )
 
 
 def _lane(case: Case, text: str) -> Case:
@@ -168,12 +170,14 @@ KNOBS: Mapping[str, Callable[[Case, str], Case]] = {
     "reserves": _knob("reserves", str),
     "cap": _cap,
     "large_after": _large,
-    "large_ratio": _large_ratio,
+    "large_ratio": _of_large("max_ratio", float),
+    "large_gpus": _of_large("gpus", int),
     "lane": _lane,
     "hysteresis": _rule("hysteresis", float),
     "hysteresis_restart": _rule("hysteresis_restart", float),
     "preemptors": _rule("preemptors", int),
     "lane_preemptors": _rule("lane_preemptors", int),
+    "patience": _rule("patience", _length),
     "in_team": _rule("in_team", lambda text: text not in {"no", "off", "false"}),
     "max_per_hour": _rule("max_per_hour", int),
     "backfill": _timing("backfill"),

@@ -553,3 +553,28 @@ def test_a_debug_job_may_take_from_any_team_that_has_had_more_or_is_over_target(
     assert takes(poor=1.04, rich=1.01), "it is over target, and the two are near each other"
     assert not takes(poor=1.07, rich=1.01), "it could take it back at once"
     assert not takes(poor=0.9, rich=0.9), "it has neither had more nor its due"
+
+
+def test_a_patient_job_takes_only_runs_that_have_just_saved_until_it_has_waited_long_enough() -> None:
+    patient = Rules(patience=timedelta(minutes=30))
+    late, just = 8 * 3600.0 + 1200, 8 * 3600.0 + 120
+    asks = job(9, "poor", 8, started=60)
+
+    def runs(first: float, second: float, **more: object) -> Picture:
+        return picture(
+            TWO, *(job(n, "rich", 8, nodes=(f"n{n}",), started=at, **more) for n, at in ((1, first), (2, second))), asks
+        )  # type: ignore[arg-type]
+
+    assert stopped(look(runs(late, just), rules=patient)) == [2]
+    nobody = look(runs(late, late), rules=patient)
+    assert (stopped(nobody), why(nobody)) == ([], [Why.PATIENCE])
+    assert "2 runs past their minimum would yield to it" in nobody.declined[0].words
+    assert stopped(look(runs(late, late, checkpoint=ago(100)), rules=patient)) == [1], "it said when it saved"
+    assert stopped(look(runs(late, late, terms=replace(contract(60), notice="USR1")), rules=patient)) == [1], (
+        "it saves when told"
+    )
+    assert stopped(look(runs(late, late))) == [1], "nobody is patient where nothing is said"
+    asks = job(9, "poor", 8, started=1800)
+    assert stopped(look(runs(late, late), rules=patient)) == [1], "it has waited long enough"
+    asks = job(9, "poor", 8, started=60, terms=contract(900))
+    assert stopped(look(runs(late, late), rules=patient, lane=DebugLane())) == [1], "no debug job waits for that"
