@@ -80,6 +80,18 @@ def test_every_page_loads_without_a_complaint_and_fits_its_width(visit: Visit, p
         assert wide <= 0, f"{name} is {wide} pixels too wide"
 
 
+def test_why_nodes_are_kept_stands_beside_numbers_that_stay_whole(visit: Visit, desk: Desk) -> None:
+    """A long sentence must not squeeze the columns beside it."""
+    for path in ("/queue", "/cluster"):
+        page = visit.to(path)
+        for one in desk.lab.kept:
+            row = page.locator("tr", has=page.get_by_role("link", name=str(one.job_id), exact=True))
+            assert "nobody else starts there" in row.inner_text() or "ends before that may start" in row.inner_text()
+            box = row.get_by_role("link", name=str(one.job_id), exact=True).bounding_box()
+            assert box is not None
+            assert box["height"] < 25, f"{one.job_id} is broken over lines"
+
+
 def test_charts_are_drawn_with_something_in_them(visit: Visit) -> None:
     for path, count in (("/team/lab/language/chat", 2), ("/cluster", 1)):
         page = visit.to(path)
