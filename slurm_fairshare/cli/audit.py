@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from datetime import timedelta
 
 import rich_click as click
 
@@ -30,9 +28,8 @@ from slurm_fairshare.daemon.ports import Slurm
 from slurm_fairshare.errors import StaleData
 from slurm_fairshare.reports import audit as report
 from slurm_fairshare.reports.table import Form
+from slurm_fairshare.slurm.accounting import slices
 from slurm_fairshare.units import moment
-
-SLICE = timedelta(days=1)
 
 
 @click.command(context_settings=HELP)
@@ -64,7 +61,7 @@ def audit(
     with app.store() as store, working("reading slurmdbd again"):
         window = _polled(store, asked)
         slurm = app.slurm(store)
-        found = joined([_compare(slurm, store, part, app, wanted, repair) for part in _slices(window)])
+        found = joined([_compare(slurm, store, part, app, wanted, repair) for part in slices(window)])
         hours = whole_hours(window) if sreport else None
         more = _more(slurm, store, app, wanted, hours)
     found = replace(found, differences=(*found.differences, *more))
@@ -79,15 +76,6 @@ def _polled(store: Store, asked: Window) -> Window:
     if mark is None or mark <= asked.start:
         raise StaleData("accounting has not been read so far: run `slurm-fairshare tick`, or start the daemon")
     return Window(asked.start, min(asked.end, mark))
-
-
-def _slices(window: Window) -> Iterator[Window]:
-    """A day at a time, so that no period needs more room than a day."""
-    start = window.start
-    while start < window.end:
-        end = min(start + SLICE, window.end)
-        yield Window(start, end)
-        start = end
 
 
 def _compare(slurm: Slurm, store: Store, part: Window, app: App, wanted: frozenset[str], repair: bool) -> Audit:

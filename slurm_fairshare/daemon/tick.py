@@ -28,9 +28,7 @@ from slurm_fairshare.daemon.pooling import resize_pool
 from slurm_fairshare.daemon.ports import Batch, Ledger, Slurm, Store, TickReport
 from slurm_fairshare.daemon.utilisation import learn_utilisation
 from slurm_fairshare.errors import FairshareError, StaleData, StoreError
-
-SLICE = timedelta(days=1)
-"""Longest stretch of accounting asked for at once, so that a missed week is caught up in bites."""
+from slurm_fairshare.slurm.accounting import slices
 
 BITE = 50
 """Changes carried out before the leadership is made sure of again: a few seconds of sacctmgr."""
@@ -116,26 +114,24 @@ def _apply(slurm: Slurm, store: Store, changes: Sequence[Change]) -> None:
 
 
 def poll(slurm: Slurm, store: Store, config: Config, now: datetime) -> None:
-    """Read accounting from the watermark (less an overlap) up to now, in slices, and move the watermark on to where no
-    end of a run can be missing.
+    """Read accounting from the watermark (less an overlap) up to now, a day at a time, and move the watermark on to
+    where no end of a run can be missing.
 
     slurmctld tells slurmdbd of ends in the order in which they happen, and keeps in a queue what slurmdbd has not
     taken yet. So where that queue was empty before slurmdbd is asked, nothing is missing up to now; otherwise nothing
     up to the newest end that had been read before, for whatever ended earlier was handed over earlier. The overlap is
     for the moments between an end and its message. What is read beyond the watermark counts, and is read again.
 
-    A slice is recorded before the next is asked for, so what was read once is not lost to a later failure.
+    A day is recorded before the next is asked for, so what was read once is not lost to a later failure.
     """
     mark, waiting = store.watermark(), slurm.backlog()
     store.remember(BACKLOG, waiting, now)
     start = mark - config.daemon.poll_overlap if mark is not None else now - config.daemon.first_poll
     start = min(start, now).astimezone(UTC).replace(microsecond=0)
     complete = store.newest_end() or start if waiting else now
-    while start < now:
-        end = min(start + SLICE, now)
-        batch = slurm.runs(Window(start, end))
-        store.record_runs(replace(batch, window=Window(start, max(start, min(end, complete)))), now)
-        start = end
+    for part in slices(Window(start, now)):
+        read = Window(part.start, max(part.start, min(part.end, complete)))
+        store.record_runs(replace(slurm.runs(part), window=read), now)
 
 
 def learn_past(slurm: Slurm, store: Ledger, config: Config, picture: Picture) -> None:

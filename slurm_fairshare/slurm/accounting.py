@@ -97,26 +97,26 @@ class RowReader:
             read_label(label)
         job_id = int(raw_id)
         return Run(
-            cluster=cluster,
-            key=_key(index, job_id, submit),
-            job_id=job_id,
-            label=label,
-            account=_required(account, "Account"),
-            user=user,
-            uid=int(uid),
-            partition=partition,
-            qos=qos,
-            state=_required(state, "State").split()[0],
-            submit=submit,
-            eligible=self._moment(eligible),
-            start=start,
-            end=end,
-            held=held,
-            milli_gpus=milli_gpus,
-            charged=charged,
-            contract=contract,
-            nodes="" if nodes in _NO_NODES else nodes,
-            flag="; ".join(filter(None, (odd_gpus, odd_times, odd_pin))),
+            cluster,
+            _key(index, job_id, submit),
+            job_id,
+            label,
+            _required(account, "Account"),
+            user,
+            int(uid),
+            partition,
+            qos,
+            _required(state, "State").split()[0],
+            submit,
+            self._moment(eligible),
+            start,
+            end,
+            held,
+            milli_gpus,
+            charged,
+            contract,
+            "" if nodes in _NO_NODES else nodes,
+            "; ".join(filter(None, (odd_gpus, odd_times, odd_pin))) if odd_gpus or odd_times or odd_pin else "",
         )
 
     def _hold(self, tres: str) -> tuple[Resources, int, str]:
@@ -130,6 +130,8 @@ class RowReader:
         return found
 
     def _times(self, start: datetime | None, end: datetime | None) -> tuple[datetime | None, datetime | None, str]:
+        if start is not None and end is not None and BEFORE_SLURM <= start <= end <= self.now:
+            return start, end, ""
         if start is not None and start < BEFORE_SLURM:
             return None, None, f"Start {start:%Y-%m-%dT%H:%M:%SZ} lies before there was a Slurm"
         if start is not None and start > self.now:

@@ -75,20 +75,25 @@ def run_lines(runs: Collection[Run], recorded: datetime) -> Iterator[str]:
 
     So are what a run held and its contract, which runs read together share as objects.
     """
-    word, moment = cache(spell_text), cache(spell)
+    word, account, moment = cache(spell_text), cache(_account_text), cache(spell)
     shared: dict[int, str] = {}
+    end = f"{spell(recorded)}\n"
     for run in runs:
-        account = word(run.account)
         held, contract = id(run.held), id(run.contract)
         yield (
-            f"{word(run.cluster)}\t{spell_text(run.key)}\t{run.job_id}\t{spell_text(run.label)}\t{account}\t"
-            f"{account_key(account)}\t{word(run.user)}\t{run.uid}\t{word(run.partition)}\t{word(run.qos)}\t"
+            f"{word(run.cluster)}\t{spell_text(run.key)}\t{run.job_id}\t{spell_text(run.label)}\t"
+            f"{account(run.account)}\t{word(run.user)}\t{run.uid}\t{word(run.partition)}\t{word(run.qos)}\t"
             f"{word(run.state)}\t{moment(run.submit)}\t{moment(run.eligible)}\t{moment(run.start)}\t"
             f"{moment(run.end)}\t{shared.get(held) or shared.setdefault(held, _held_text(run.held))}\t"
             f"{run.milli_gpus}\t{'t' if run.charged else 'f'}\t"
             f"{shared.get(contract) or shared.setdefault(contract, _contract_text(run.contract))}\t"
-            f"{word(run.nodes)}\t{word(run.flag)}\t{moment(recorded)}\n"
+            f"{word(run.nodes)}\t{word(run.flag)}\t{end}"
         )
+
+
+def _account_text(account: str) -> str:
+    spelt = spell_text(account)
+    return f"{spelt}\t{account_key(spelt)}"
 
 
 def _held_text(held: Resources) -> str:

@@ -15,7 +15,7 @@ from slurm_fairshare.config import Config
 from slurm_fairshare.core.records import Batch
 from slurm_fairshare.core.runs import Run
 from slurm_fairshare.core.window import Window
-from slurm_fairshare.daemon.tick import BACKLOG, SLICE, poll
+from slurm_fairshare.daemon.tick import BACKLOG, poll
 from slurm_fairshare.errors import SlurmUnreachable
 from slurm_fairshare.slurm.memory import MemorySlurm
 from slurm_fairshare.store.memory import MemoryStore
@@ -145,7 +145,7 @@ def test_a_gap_of_days_is_read_in_slices_and_the_watermark_follows_in_the_second
     assert len(site.slurm.asked) == 4
     site.poll()
     assert site.mark == end
-    assert max(window.end - window.start for window in site.slurm.asked) == SLICE
+    assert max(window.end - window.start for window in site.slurm.asked) == DAY
     site.poll()
     assert [window.start for window in site.slurm.asked] == [end]
 
