@@ -77,6 +77,10 @@ package: ## the wheel and the source archive, in dist/
 bench-sim: ## the simulator: speed, known answers, policies side by side on a public trace
 	@$(IN_VENV) python -m benchmarks.bench_sim
 
+.PHONY: bench-thousand
+bench-thousand: ## the simulator: 1,000 GPUs for 30 days over three seeds, against all aims at once; a few minutes
+	@$(IN_VENV) python -m benchmarks.bench_thousand
+
 .PHONY: validate
 validate: ## the simulator held to ten runs of one workload on the real cluster; about an hour (RUNS=N, KEEP=DIR)
 	@$(IN_VENV) python -m benchmarks.validate --runs $${RUNS:-10} --keep $${KEEP:-build/validate}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -93,14 +94,15 @@ def is_worth(run: Job, preemptor: Job, gap: float, restart: float, now: datetime
     """Whether what is won is worth the work of a run that does not resume: all of it is lost, and asked for again.
 
     The gap between the two sides must be larger than `restart`, once more for each time it began anew before, and once
-    more where more is lost than the job is promised, its GPUs for its minimum runtime. A session loses no such work.
-    Neither its own team nor a job above the bands stops it.
+    more for each time over that as much is lost as the job is promised, its GPUs for its minimum runtime. A session
+    loses no such work. Neither its own team nor a job above the bands stops it.
     """
     if preemptor.contract is None or run.start is None:
         return False
     promised = preemptor.wanted.gpu_count * preemptor.contract.min_runtime
-    dear = run.batch and run.wanted.gpu_count * (now - run.start).total_seconds() > promised
-    return gap > restart * (1 + run.restarts + dear)
+    lost = run.wanted.gpu_count * (now - run.start).total_seconds() if run.batch else 0
+    over = max(0, math.ceil(lost / promised) - 1) if promised else math.inf
+    return gap > restart * (1 + run.restarts + over)
 
 
 class Precedence(NamedTuple):

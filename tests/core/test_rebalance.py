@@ -501,10 +501,13 @@ def test_a_run_that_does_not_resume_yields_only_across_a_larger_gap() -> None:
     assert stopped(look(asks, near)) == []
     assert len(stopped(look(asks, far))) == 1
     assert len(stopped(look(asks, near, rules=Rules(hysteresis_restart=0.4)))) == 1
-    minute, two = (picture(TWO, *held, job(9, "poor", 8, terms=contract(promised))) for promised in (119, 120))
+    short, minute, two = (
+        picture(TWO, *held, job(9, "poor", 8, terms=contract(promised))) for promised in (39, 119, 120)
+    )
     assert stopped(look(minute, far)) == [], "two minutes are lost, and less is promised"
     assert len(stopped(look(two, far))) == 1
-    assert len(stopped(look(minute))) == 1, "a gap of more than one outweighs whatever is lost"
+    assert len(stopped(look(minute))) == 1, "a gap of more than one outweighs up to twice as much"
+    assert stopped(look(short)) == [], "but not what is lost three times over"
     once, thrice = (
         picture(TWO, *(replace(run, restarts=n) for run in held), job(9, "poor", 8, terms=HOUR_TERMS)) for n in (1, 3)
     )
