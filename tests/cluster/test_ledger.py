@@ -135,6 +135,7 @@ class Kinds:
             )
 
         self.cluster.wait(open_rows, 30, "the end of every run in slurmdbd", until=lambda text: not text)
+        self.cluster.wait(self.product.slurm.backlog, 30, "slurmctld to have told all", until=lambda count: count == 0)
 
 
 def states(product: Product, job: JobId) -> list[str]:
