@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -20,6 +21,7 @@ PEOPLE = ("alice", "bob", "carol", "dan", "erin", "frank")
 OWN_ACCOUNTS = frozenset({"root", "operators"})
 OWN_USERS = frozenset({"root", "fairshare"})
 OWN_QOS = frozenset({"normal"})
+SLURM_CONF = "/etc/slurm/slurm.conf"
 LIVE_STATES = frozenset({"PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "COMPLETING", "STOPPED", "REQUEUED"})
 
 T = TypeVar("T")
@@ -109,6 +111,31 @@ class Cluster:
             if missing:
                 self.sacctmgr("add", "qos", ",".join(sorted(missing)))
             self.sacctmgr("modify", "account", name, "set", f"qos+={qos}")
+
+    def write(self, place: str, text: str) -> None:
+        """Makes a file anew on the controller."""
+        self.sh("slurmctld", ["sh", "-c", f"rm -f {place}; cat > {place}"], stdin=text)
+
+    def reconfigure(self) -> None:
+        self.slurm_output("scontrol", "reconfigure")
+        self.wait(
+            lambda: self.sh("slurmctld", ["scontrol", "show", "assoc_mgr", "flags=qos"], check=False),
+            30,
+            "slurmctld to answer after a reconfigure",
+            until=lambda done: done.returncode == 0 and "QOS=" in done.stdout,
+        )
+
+    @contextmanager
+    def configured(self, *lines: str) -> Iterator[None]:
+        """slurm.conf with these lines at its end: of two lines of a parameter the last one holds."""
+        before = self.sh("slurmctld", ["cat", SLURM_CONF]).stdout
+        self.write(SLURM_CONF, before + "\n".join(lines) + "\n")
+        try:
+            self.reconfigure()
+            yield
+        finally:
+            self.write(SLURM_CONF, before)
+            self.reconfigure()
 
     # --- jobs -------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -31,7 +30,6 @@ from tests.cluster.product import Product
 
 pytestmark = pytest.mark.cluster
 
-FAULTS = "/etc/slurm/faults.conf"
 LUA = "/etc/slurm/job_submit.lua"
 SHIPPED = "/usr/local/share/slurm-fairshare/plugin/job_submit.lua"
 DAEMON_UID = 2000
@@ -75,29 +73,6 @@ class Patient:
         """Several changes in one process."""
         self.cluster.sh("slurmctld", ["sacctmgr", "-i"], stdin="\n".join(lines) + "\n")
 
-    def write(self, place: str, text: str) -> None:
-        self.cluster.sh("slurmctld", ["sh", "-c", f"rm -f {place}; cat > {place}"], stdin=text)
-
-    def reconfigure(self) -> None:
-        self.cluster.slurm_output("scontrol", "reconfigure")
-        self.cluster.wait(
-            lambda: self.cluster.sh("slurmctld", ["scontrol", "show", "assoc_mgr", "flags=qos"], check=False),
-            30,
-            "slurmctld to answer after a reconfigure",
-            until=lambda done: done.returncode == 0 and "QOS=" in done.stdout,
-        )
-
-    @contextmanager
-    def configured(self, *lines: str) -> Iterator[None]:
-        """slurm.conf with these lines at its end: of two lines of a parameter the last one holds."""
-        self.write(FAULTS, "\n".join(lines) + "\n")
-        try:
-            self.reconfigure()
-            yield
-        finally:
-            self.write(FAULTS, "# none\n")
-            self.reconfigure()
-
 
 @pytest.fixture(scope="module")
 def database(cluster: Cluster) -> Iterator[str]:
@@ -122,11 +97,7 @@ def patient(cluster: Cluster, database: str) -> Iterator[Patient]:
     product.fund()
     product.tick()
     patient = Patient(product)
-    conf = cluster.sh("slurmctld", ["cat", "/etc/slurm/slurm.conf"]).stdout
-    if FAULTS not in conf:
-        patient.write(FAULTS, "# none\n")
-        cluster.sh("slurmctld", ["sh", "-c", f"echo include {FAULTS} >> /etc/slurm/slurm.conf"])
-    patient.write(LUA, render(plugin_settings(patient.app().config, (DAEMON_UID,))))
+    cluster.write(LUA, render(plugin_settings(patient.app().config, (DAEMON_UID,))))
     yield patient
     product.store.close()
     cluster.sh("slurmctld", ["ln", "-sfn", SHIPPED, LUA])
@@ -162,7 +133,7 @@ def test_a_site_set_up_as_documented_is_green_and_nothing_is_changed(patient: Pa
 
 
 def test_faults_of_order_and_scheduling(patient: Patient) -> None:
-    with patient.configured(
+    with patient.cluster.configured(
         "PriorityFlags=INCR_ONLY,NO_NORMAL_TRES",
         "PriorityWeightAssoc=7",
         "PriorityWeightQOS=0",
@@ -238,7 +209,7 @@ def test_other_plugins_and_limits(patient: Patient) -> None:
         wanted |= {"min-exempt-priority": ERROR}
     if newer_than(patient, 24, 5):
         wanted |= {"max-batch-requeue": WARNING}
-    with patient.configured(*lines):
+    with patient.cluster.configured(*lines):
         found = patient.names()
     assert_found(found, wanted)
 
@@ -260,7 +231,7 @@ def test_plugin_files(patient: Patient) -> None:
     patient.cluster.sh("slurmctld", ["rm", LUA])
     missing = [finding for finding in patient.findings() if finding.name == "unread"]
     assert [(one.severity, one.subject) for one in missing] == [(WARNING, "plugin")]
-    patient.write(LUA, rendered)
+    patient.cluster.write(LUA, rendered)
 
 
 def test_without_rights(patient: Patient) -> None:
@@ -269,7 +240,7 @@ def test_without_rights(patient: Patient) -> None:
         patient.cluster.sacctmgr(*level, "AdminLevel=Operator")
         assert_found(patient.names(), {"admin-level": ADVICE})
         patient.cluster.sacctmgr(*level, "AdminLevel=None")
-        with patient.configured("PrivateData=jobs,usage"):
+        with patient.cluster.configured("PrivateData=jobs,usage"):
             assert_found(patient.names(), {"admin-level": ERROR, "private-data": ERROR})
     finally:
         patient.cluster.sacctmgr(*level, "AdminLevel=Administrator")
@@ -320,7 +291,7 @@ def test_a_job_that_only_slurmdbd_believes_in(patient: Patient) -> None:
 
 
 def test_a_full_queue(patient: Patient) -> None:
-    with patient.configured("SchedulerParameters=bf_interval=10,bf_continue,bf_max_job_test=2"):
+    with patient.cluster.configured("SchedulerParameters=bf_interval=10,bf_continue,bf_max_job_test=2"):
         for _ in range(3):
             patient.cluster.sbatch("alice", "--hold", "--gres=gpu:1", "--comment", "min_runtime=1h")
         found = patient.names()
@@ -330,7 +301,7 @@ def test_a_full_queue(patient: Patient) -> None:
 
 def test_gpus_that_are_not_tracked(patient: Patient) -> None:
     """Some releases go on with what they once tracked: then there is no fault."""
-    with patient.configured("AccountingStorageTRES=gres/gpu:h100"):
+    with patient.cluster.configured("AccountingStorageTRES=gres/gpu:h100"):
         found = patient.names()
         config = patient.cluster.slurm_output("scontrol", "show", "config")
     (line,) = [line for line in config.splitlines() if line.startswith("AccountingStorageTRES")]
@@ -391,7 +362,7 @@ def test_faults_of_qos(patient: Patient) -> None:
         "modify qos where name=odd set PreemptMode=within",
         "modify qos where name=parted set PreemptExemptTime=0",
     )
-    with patient.configured(
+    with patient.cluster.configured(
         "PartitionName=fast Nodes=n1 PriorityTier=10 QOS=parted DenyQos=fs-8h MaxTime=30-00:00:00 State=UP"
     ):
         findings = patient.findings(fairshare={"half_life": "2d"})
