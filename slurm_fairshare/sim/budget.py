@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from slurm_fairshare.core import cluster
+from slurm_fairshare.core.committed import committed_by_user, counting
 from slurm_fairshare.core.contract import Contract, DebugLane, Ladder, Priority, Rung
 from slurm_fairshare.core.decisions import Outcome, Recorded
 from slurm_fairshare.core.fairshare import Ranking, Usage, rank
@@ -54,6 +55,8 @@ class Knobs:
     near: int = 0
     """Nodes that jobs smaller than a node are tried on first: a partition of higher PriorityTier over them."""
     near_unallocated: bool = False
+    count_committed: bool = False
+    """Whether what running jobs are still promised counts in the order of accounts."""
     headroom: float = 0.0
     """Fraction of the GPUs in service that unallocated jobs leave free."""
     evicts: bool = True
@@ -119,11 +122,18 @@ class Budget(Policy):
         }
         usage = [Usage(Epoch(window.start, window.end, self.tree), used)]
         self.ranking = rank(self.tree, self._capacity(), usage, self.weight, at)
-        order = [account_key(leaf.account) for leaf in self.ranking.leaves]
+        order = [account_key(leaf.account) for leaf in self._in_order(at).leaves]
         if order != self.order:
             self.order, self.label = order, labels(order, self.label)
         if self.knobs.headroom:
             self._keep_headroom()
+
+    def _in_order(self, at: datetime) -> Ranking:
+        assert self.ranking is not None  # noqa: S101
+        if not self.knobs.count_committed:
+            return self.ranking
+        self._keep_scene()
+        return counting(self.ranking, committed_by_user(self.scene.holding.values(), self.knobs.ladder, at))
 
     def _keep_headroom(self) -> None:
         floor, held = self.engine.floor, self.engine.limited.get(UNALLOCATED, 0)

@@ -115,6 +115,10 @@ def _seconds(text: str) -> int:
     return int(_length(text).total_seconds())
 
 
+def _on(text: str) -> bool:
+    return text not in {"no", "off", "false"}
+
+
 def _rule(name: str, read: Callable[[str], Any]) -> Callable[[Case, str], Case]:
     return lambda case, text: replace(
         case, knobs=replace(case.knobs, rules=replace(case.knobs.rules, **{name: read(text)}))
@@ -163,7 +167,8 @@ KNOBS: Mapping[str, Callable[[Case, str], Case]] = {
     "lookback": _knob("lookback", _length),
     "half_life": _knob("half_life", _length),
     "pool": _knob("pool", int),
-    "evicts": _knob("evicts", lambda text: text not in {"no", "off", "false"}),
+    "evicts": _knob("evicts", _on),
+    "count_committed": _knob("count_committed", _on),
     "near": _knob("near", int),
     "headroom": _knob("headroom", float),
     "reservations": _knob("reservations", int),
@@ -178,7 +183,7 @@ KNOBS: Mapping[str, Callable[[Case, str], Case]] = {
     "preemptors": _rule("preemptors", int),
     "lane_preemptors": _rule("lane_preemptors", int),
     "patience": _rule("patience", _length),
-    "in_team": _rule("in_team", lambda text: text not in {"no", "off", "false"}),
+    "in_team": _rule("in_team", _on),
     "max_per_hour": _rule("max_per_hour", int),
     "backfill": _timing("backfill"),
     "kill_wait": _timing("kill_wait"),

@@ -93,3 +93,20 @@ def test_headroom_is_left_by_unallocated_jobs_and_taken_by_the_next_under_contra
     assert sorted(first[:8])[6] > 3500, "two wait, while two GPUs are free"
     assert first[8] < 3010, "for whoever is under contract"
     assert result.preempted == 1, "and one of them has to go for the third GPU"
+
+
+def test_what_running_jobs_are_promised_can_count_in_the_order() -> None:
+    """Team a has used nothing yet and holds the node for hours; of who waits then, b goes first only if that counts."""
+    jobs = (
+        JobSpec(0, 0, 200, 4, "b", min_runtime=900),
+        JobSpec(1, 0, 1000, 4, "b", min_runtime=900),
+        JobSpec(2, 190, 30_000, 4, "a", min_runtime=14_400),
+        JobSpec(3, 191, 100, 4, "a", min_runtime=3600),
+        JobSpec(4, 192, 100, 4, "b", min_runtime=3600),
+    )
+    first = {
+        counts: run(Workload(jobs, EVEN), Budget(Knobs(count_committed=counts)), nodes=1).first_start
+        for counts in (False, True)
+    }
+    assert first[False][3] < first[False][4], "b has used more"
+    assert first[True][4] < first[True][3], "a is promised more"
