@@ -140,9 +140,10 @@ class Soak:
 
     def live(self, seconds: float) -> None:
         """Submit until the time is over, whenever a user has less outstanding than they like."""
-        end = time.monotonic() + seconds
+        begun = time.monotonic()
+        end = begun + seconds
         seen, at = self._look(), time.monotonic()
-        followed = 0.0
+        followed = told = 0.0
         while time.monotonic() < end:
             self._submit_more(seen)
             if at - followed >= FOLLOW_EVERY:
@@ -151,6 +152,13 @@ class Soak:
             time.sleep(1)
             now = time.monotonic()
             self._add_up(seen, now - at)
+            if now - told >= 60:
+                told = now
+                print(
+                    f"{now - begun:.0f} of {seconds:.0f} s: {len(self.jobs)} jobs submitted",
+                    file=sys.stderr,
+                    flush=True,
+                )
             seen, at = self._look(), now
 
     def _follow(self, seen: list[Seen]) -> None:
