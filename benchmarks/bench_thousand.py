@@ -21,6 +21,7 @@ WORKERS = 2
 TURNED = {
     "near": "22", "reservations": "0", "headroom": "0.025", "patience": "30m", "large_gpus": "8",
     "large_after": "1h", "large_ratio": "1.0", "notice": "15s",
+    "count_committed": "yes",
 }  # fmt: skip
 
 
