@@ -694,14 +694,14 @@ class Engine:
 
     def _saved(self, job: Job, how: Ended) -> int:
         """Seconds of work the run leaves behind: up to its notice, or to its last checkpoint, one every so many seconds
-        since it began (as core takes it, too). Something is left to do: else it would have ended."""
+        since it began (as core takes it, too)."""
         spec, timing = job.spec, self.timing
         if not spec.resumable:
             return 0
         ran = self.now - job.start
         if not (spec.notice and how is Ended.EVICTED):
             ran -= ran % max(1, spec.checkpoint)
-        return max(0, min(ran - (timing.restart if job.restarts else 0), job.remaining - 1))
+        return max(0, min(ran - (timing.restart if job.restarts else 0), job.remaining))
 
     # --- claims: room that is being made for one job ------------------------------------------------
 
