@@ -39,8 +39,7 @@ class Candidate:
     def of(cls, job: Job, leaf: Ranked, permission: Permission, over: float, lost: float) -> Candidate:
         """`over` is the ratio of the victim's side, `lost` the GPU-seconds thrown away."""
         gpus = job.wanted.gpu_count
-        resumable = job.contract is not None and job.contract.resumable
-        weight = (0 if resumable else 1, gpus, lost, -gpus * min(over, 1e9), 1, (job.job_id,))
+        weight = (0 if job.resumes else 1, gpus, lost, -gpus * min(over, 1e9), 1, (job.job_id,))
         return cls(job, leaf, permission, weight)
 
 

@@ -97,6 +97,11 @@ class Job:
     def holding(self) -> bool:
         return self.state in HOLDING_STATES
 
+    @property
+    def resumes(self) -> bool:
+        """Whether its contract says that it goes on where it was. Saying nothing is no."""
+        return self.contract is not None and self.contract.resumable
+
     def protected_until(self) -> datetime | None:
         """The end of the minimum runtime of this run; None where nothing is protected."""
         if self.start is None or self.contract is None or self.contract.min_runtime == 0:

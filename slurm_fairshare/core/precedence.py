@@ -44,7 +44,7 @@ def who_yields(
     for other in others:
         anew = other.others.rule is Rule.UNDER_SERVED and other.gap > restart
         for run in runs.get(other.account, {}).values():
-            if not resumes(run) and not (anew and is_worth(run, job, other.gap, restart, now)):
+            if not run.resumes and not (anew and is_worth(run, job, other.gap, restart, now)):
                 continue
             permission = other.debug_runs if is_debug(run) else other.others
             if permission is not None:
@@ -52,7 +52,7 @@ def who_yields(
     mine = in_team(job.contract) if inside else 0
     if mine:
         own = runs.get(account_key(leaf.account), {}).values()
-        found += [(run, leaf, inside_one(leaf)) for run in own if resumes(run) and in_team(run.contract) < mine]
+        found += [(run, leaf, inside_one(leaf)) for run in own if run.resumes and in_team(run.contract) < mine]
     return found
 
 
@@ -84,10 +84,6 @@ def yields_between(
 def inside_one(leaf: Ranked) -> Permission:
     """The rule inside one leaf: a run of lower in-team priority (`in_team`) yields, and only such a one."""
     return Permission(Rule.IN_TEAM_PRIORITY, leaf.path, leaf.path)
-
-
-def resumes(run: Job) -> bool:
-    return run.contract is not None and run.contract.resumable
 
 
 def is_worth(run: Job, preemptor: Job, gap: float, restart: float, now: datetime) -> bool:

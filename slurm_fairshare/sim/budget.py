@@ -137,9 +137,8 @@ class Budget(Policy):
 
     def _keep_headroom(self) -> None:
         floor, held = self.engine.floor, self.engine.limited.get(UNALLOCATED, 0)
-        in_service = sum(size for node, size in enumerate(floor.size) if floor.up >> node & 1)
         self.most_unallocated = most_unallocated(
-            held, floor.total_free, in_service, self.knobs.headroom, self.most_unallocated
+            held, floor.total_free, floor.in_service, self.knobs.headroom, self.most_unallocated
         )
 
     def reorder(self) -> None:

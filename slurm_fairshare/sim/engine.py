@@ -555,7 +555,7 @@ class Engine:
             if what == 0:
                 for job in [j for j in self.running.values() if any(n == node for n, _ in j.place)]:
                     self._stop(job, Ended.NODE_FAILED)
-        self.ledger.capacity(self.now, sum(s for n, s in enumerate(self.floor.size) if self.floor.up >> n & 1))
+        self.ledger.capacity(self.now, self.floor.in_service)
         self._dirty = self.stirred = True
 
     # --- runs -------------------------------------------------------------------------------------

@@ -101,6 +101,11 @@ class Floor:
         self._stale: dict[int, int] = {}
         self._in_all: dict[int, int] = {}
 
+    @property
+    def in_service(self) -> int:
+        """GPUs of the nodes that are up."""
+        return sum(gpus for node, gpus in enumerate(self.size) if self.up >> node & 1)
+
     # --- what changes -----------------------------------------------------------------------------
 
     def add(self, place: Place, run: int, planned_end: int, cpus: int, memory: int, *, loose: bool) -> None:

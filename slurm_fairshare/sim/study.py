@@ -139,15 +139,16 @@ def _cap(case: Case, text: str) -> Case:
     return replace(case, knobs=replace(case.knobs, ladder=Ladder.of(lengths)))
 
 
-def _large(case: Case, text: str) -> Case:
-    large = None if text == "off" else replace(case.knobs.large or Large(), wait=_length(text))
-    return replace(case, knobs=replace(case.knobs, large=large))
-
-
 def _of_large(name: str, read: Callable[[str], Any]) -> Callable[[Case, str], Case]:
     return lambda case, text: replace(
         case, knobs=replace(case.knobs, large=replace(case.knobs.large or Large(), **{name: read(text)}))
     )
+
+
+def _large(case: Case, text: str) -> Case:
+    if text == "off":
+        return replace(case, knobs=replace(case.knobs, large=None))
+    return _of_large("wait", _length)(case, text)
 
 
 def _lane(case: Case, text: str) -> Case:
