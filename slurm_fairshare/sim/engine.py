@@ -735,7 +735,7 @@ class Engine:
         if self.claims:
             self._end_claims()
         whole = whole and policy.backfill
-        scan = _Scan(policy.reservations if whole else 0)
+        scan = _Scan(policy.reservations if whole else 0, whole=whole)
         for group in waiting.order():
             if not group.live:
                 continue
@@ -781,7 +781,10 @@ class Engine:
                 barred.used(place, end)
                 return stream.after(job.position, NEVER)
             if preempts and self.loose and self.floor.room(shape, soft=True, barred=barred, end=end) is not None:
-                self._preempt_for(job, shape, barred, end)
+                place = self._preempt_for(job, shape, barred, end)
+                if not scan.whole:
+                    return _STOP
+                self._keep(scan, [node for node, _ in place], self.now, shape.each)
                 return stream.after(job.position + 1, NEVER) or _STOP
         return self._blocked(job, stream, scan, barred, preempts)
 
@@ -811,12 +814,16 @@ class Engine:
             taken = scan.barred.mask if scan.barred is not None else 0
             found = self.floor.earliest(job.shape, taken)
             if found is not None:
-                if scan.barred is None:
-                    scan.barred = Barred()
-                scan.barred.keep(self.floor, found[1], found[0], job.shape.each, self.timing.resolution)
+                self._keep(scan, found[1], found[0], job.shape.each)
         return _STOP
 
-    def _preempt_for(self, job: Job, shape: Shape, barred: Barred | None, end: int) -> None:
+    def _keep(self, scan: _Scan, nodes: Sequence[int], when: int, each: int) -> None:
+        """Keep nodes for a job that is blocked, or that runs make way for, from a moment to the end of this pass."""
+        if scan.barred is None:
+            scan.barred = Barred()
+        scan.barred.keep(self.floor, nodes, when, each, self.timing.resolution)
+
+    def _preempt_for(self, job: Job, shape: Shape, barred: Barred | None, end: int) -> Place:
         """Take loose runs away as Slurm does with preempt_youngest_first: one after another, the youngest first,
         until the job fits somewhere; those that are not on its nodes are spared."""
         offered: dict[int, int] = {}
@@ -826,7 +833,7 @@ class Engine:
             place = self.floor.room_with(shape, offered, barred, end)
             if place is not None:
                 self._take_from(job, place)
-                return
+                return place
         raise AssertionError("what fits with all loose runs gone did not fit when they were taken one by one")
 
     def _take_from(self, job: Job, place: Place) -> None:
@@ -873,10 +880,11 @@ class Engine:
 class _Scan:
     """What one pass has found out: shapes that fit nowhere any more, and the nodes kept for blocked jobs."""
 
-    __slots__ = ("barred", "dead", "dead_soft", "reservations", "wide", "wide_soft")
+    __slots__ = ("barred", "dead", "dead_soft", "reservations", "whole", "wide", "wide_soft")
 
-    def __init__(self, reservations: int) -> None:
+    def __init__(self, reservations: int, *, whole: bool) -> None:
         self.reservations = reservations
+        self.whole = whole
         self.barred: Barred | None = None
         self.dead: dict[int, int] = {}
         self.dead_soft: dict[int, int] = {}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from slurm_fairshare.sim.budget import Budget, Knobs
 from slurm_fairshare.sim.engine import Ended, Timing
 from slurm_fairshare.sim.jobs import JobSpec, Workload
@@ -24,6 +26,24 @@ def test_nobody_starts_on_a_node_while_a_run_is_killed_there() -> None:
     assert result.runs.ended[0] == Ended.PREEMPTED
     assert result.first_start[1] == result.runs.end[0] + SLURM.kill_wait
     assert result.first_start[2] > result.first_start[1]
+
+
+@pytest.mark.parametrize("main_delay", [1, 100_000], ids=["main scheduler", "backfill"])
+@pytest.mark.parametrize("kill_wait", [0, 10])
+def test_whoever_runs_are_preempted_for_has_its_nodes_kept_in_that_pass(main_delay: int, kill_wait: int) -> None:
+    """Or the next in the queue would start there, and be preempted again, for ever."""
+    jobs = (
+        JobSpec(0, 0, 5000, 1, "a"),
+        JobSpec(1, 0, 1000, 8, "a", limit=2000, min_runtime=900),
+        JobSpec(2, 100, 500, 16, "b", min_runtime=900, nodes=2),
+        JobSpec(3, 110, 5000, 1, "a"),
+    )
+    timing = replace(SLURM, main_delay=main_delay, kill_wait=kill_wait)
+    result = run(Workload(jobs, EVEN), Budget(Knobs(holds=False)), nodes=2, timing=timing)
+    assert result.preempted == 1
+    stopped = result.runs.ended.index(Ended.PREEMPTED)
+    assert result.first_start[2] == result.runs.end[stopped] + kill_wait
+    assert result.first_start[3] >= result.finished[2]
 
 
 def test_killing_is_not_charged_and_a_run_that_does_not_resume_starts_anew() -> None:
