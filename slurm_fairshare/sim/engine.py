@@ -708,7 +708,11 @@ class Engine:
     def claim(self, job: Job, place: Place, until: int) -> None:
         if job.claim:
             self.drop_claim(job)
-        job.claim, job.claim_until = place, until + self.timing.settle
+        job.claim_until = until + self.timing.settle
+        self._hold(job, place)
+
+    def _hold(self, job: Job, place: Place) -> None:
+        job.claim = place
         self.claims[job.number] = job
         if self.policy.holds:
             self.floor.promise(place, 1)
@@ -796,9 +800,7 @@ class Engine:
         if place is not None:
             self._start(job, place)
             return stream.head() if stream.live else None
-        job.claim = claim
-        self.claims[job.number] = job
-        self.floor.promise(claim, 1)
+        self._hold(job, claim)
         return stream.after(job.position + 1, NEVER) or _STOP
 
     def _blocked(
