@@ -25,6 +25,10 @@ GONE, STOP, END, NODE, SUBMIT, BACK, TIMER, TICK, RECALC, MAIN, BACKFILL, REBALA
 """Events in the order in which they happen at one moment."""
 
 
+QUEUE_DEPTH = 100
+"""Slurm's default_queue_depth: jobs that its main scheduler looks at in a pass."""
+
+
 class Ended(IntEnum):
     """How a run ended."""
 
@@ -731,7 +735,8 @@ class Engine:
     # --- the scheduler ----------------------------------------------------------------------------
 
     def _pass(self, *, whole: bool) -> None:
-        """Start what can start, in order. Not `whole`: up to the first job that is blocked."""
+        """Start what can start, in order. Not `whole`: up to the first job that is blocked; where no nodes are kept for
+        those that are, it passes over them, and looks at so many jobs."""
         floor, policy, waiting = self.floor, self.policy, self.waiting
         if not waiting.count or (not floor.total_free and not self.loose):
             return
@@ -739,10 +744,15 @@ class Engine:
         if self.claims:
             self._end_claims()
         whole = whole and policy.backfill
-        scan = _Scan(policy.reservations if whole else 0, whole=whole)
+        stops = not whole and not (policy.backfill and policy.reservations == 0)
+        scan = _Scan(policy.reservations if whole else 0, whole=whole, stops=stops)
+        left = NEVER if whole else QUEUE_DEPTH
         for group in waiting.order():
             if not group.live:
                 continue
+            if left <= 0:
+                return
+            left -= group.live
             heap: list[tuple[int, Job, Stream]] = []
             for stream in group.active:
                 head = stream.head()
@@ -753,7 +763,7 @@ class Engine:
             while heap:
                 _, job, stream = heap[0]
                 after = self._attempt(job, stream, scan)
-                if after is _STOP and not whole:
+                if after is _STOP and stops:
                     return
                 if isinstance(after, Job):
                     heapq.heapreplace(heap, (after.arrival, after, stream))
@@ -786,10 +796,9 @@ class Engine:
                 return stream.after(job.position, NEVER)
             if preempts and self.loose and self.floor.room(shape, soft=True, barred=barred, end=end) is not None:
                 place = self._preempt_for(job, shape, barred, end)
-                if not scan.whole:
-                    return _STOP
-                self._keep(scan, [node for node, _ in place], self.now, shape.each)
-                return stream.after(job.position + 1, NEVER) or _STOP
+                if scan.whole:
+                    self._keep(scan, [node for node, _ in place], self.now, shape.each)
+                return _STOP if scan.stops else stream.after(job.position + 1, NEVER) or _STOP
         return self._blocked(job, stream, scan, barred, preempts)
 
     def _attempt_claimed(self, job: Job, stream: Stream) -> Job | object | None:
@@ -882,11 +891,12 @@ class Engine:
 class _Scan:
     """What one pass has found out: shapes that fit nowhere any more, and the nodes kept for blocked jobs."""
 
-    __slots__ = ("barred", "dead", "dead_soft", "reservations", "whole", "wide", "wide_soft")
+    __slots__ = ("barred", "dead", "dead_soft", "reservations", "stops", "whole", "wide", "wide_soft")
 
-    def __init__(self, reservations: int, *, whole: bool) -> None:
+    def __init__(self, reservations: int, *, whole: bool, stops: bool) -> None:
         self.reservations = reservations
         self.whole = whole
+        self.stops = stops
         self.barred: Barred | None = None
         self.dead: dict[int, int] = {}
         self.dead_soft: dict[int, int] = {}

@@ -8,7 +8,7 @@ import pytest
 
 from slurm_fairshare.sim.budget import Budget, Knobs
 from slurm_fairshare.sim.engine import Ended, Timing
-from slurm_fairshare.sim.jobs import JobSpec, Workload
+from slurm_fairshare.sim.jobs import InTeam, JobSpec, Workload
 from tests.sim.build import run
 
 EVEN = {"a": 1.0, "b": 1.0}
@@ -73,6 +73,18 @@ def test_unallocated_work_is_kept_off_planned_nodes_like_any_other() -> None:
     result = run(Workload(jobs, EVEN), Budget(), nodes=1)
     assert result.first_start[3] < 40
     assert result.first_start[2] > result.first_start[1]
+
+
+@pytest.mark.parametrize(("reservations", "blocked", "starts"), [(1, 1, 30), (0, 1, 22), (0, 100, 30)])
+def test_with_no_nodes_kept_the_main_scheduler_passes_over_a_hundred_blocked_jobs(
+    reservations: int, blocked: int, starts: int
+) -> None:
+    """bf_min_prio_reserve is its as well as backfill's; but for that it stops at the first of them."""
+    ahead = tuple(JobSpec(1 + i, 10, 900, 8, "a", min_runtime=900) for i in range(blocked))
+    behind = JobSpec(1 + blocked, 21, 100, 1, "a", min_runtime=900, priority=InTeam.LOW)
+    jobs = (JobSpec(0, 0, 800, 4, "a", min_runtime=900), *ahead, behind)
+    result = run(Workload(jobs, EVEN), Budget(Knobs(reservations=reservations, lane=None)), nodes=1)
+    assert result.first_start[behind.number] == starts
 
 
 def test_a_new_job_has_the_last_ticks_standing_and_those_that_wait_follow_later() -> None:
