@@ -241,6 +241,9 @@ class LargeSection(_Section):
         description="How far ahead nodes are kept for the first large job, by a reservation of Slurm's: nothing starts "
         'there that would outlast the moment at which all of them may yield to it; "0" turns this off.',
     )
+    plan_gpus: int = Field(
+        0, ge=0, description="GPUs from which on nodes are kept ahead for a job; 0: for every large one."
+    )
 
 
 class SlurmSection(_Section):
@@ -444,7 +447,9 @@ class Config(BaseSettings):
     @property
     def large_jobs(self) -> Large | None:
         section = self.large
-        return Large(section.gpus, section.wait, section.max_ratio, section.plan_ahead) if section.gpus else None
+        if not section.gpus:
+            return None
+        return Large(section.gpus, section.wait, section.max_ratio, section.plan_ahead, section.plan_gpus)
 
     @property
     def weight(self) -> Weight:

@@ -164,7 +164,7 @@ class _Book:
     def first(self, waiting: Iterable[Job]) -> Booking | None:
         """A plan for the first large job in Slurm's order that lacks room; None where it needs none, or has none."""
         for job in queue_order(waiting, self.ladder):
-            if job.wanted.gpu_count >= self.large.gpus and waits_for_room(job, self.now) and self._has_share(job):
+            if self.large.is_planned(job.wanted.gpu_count) and waits_for_room(job, self.now) and self._has_share(job):
                 return self._soonest(job)
         return None
 

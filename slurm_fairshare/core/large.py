@@ -27,12 +27,17 @@ FIRST_RANK = (TOP_LABEL + 1) * BAND
 @dataclass(frozen=True, slots=True)
 class Large:
     """From how many GPUs on a job is large, after what wait it moves, and up to which ratio of its leaf. `plan_ahead`:
-    how far ahead nodes are planned for one (0: not at all)."""
+    how far ahead nodes are planned for one (0: not at all), and `plan_gpus` from which size on (0: for every one)."""
 
     gpus: int = 64
     wait: timedelta = timedelta(hours=12)
     max_ratio: float = 1.2
     plan_ahead: timedelta = timedelta(0)
+    plan_gpus: int = 0
+
+    def is_planned(self, gpus: int) -> bool:
+        """Whether nodes are planned for a job of so many GPUs."""
+        return gpus >= max(self.gpus, self.plan_gpus)
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,6 +180,8 @@ def test_the_nodes_that_can_be_had_soonest_are_chosen() -> None:
 def test_nothing_is_planned_beyond_the_horizon_or_for_a_small_job() -> None:
     assert Look(HALF_WAY, large=replace(AHEAD, plan_ahead=timedelta(minutes=49))).booked() == ()
     assert Look(HALF_WAY, large=replace(AHEAD, gpus=17)).booked() == ()
+    assert Look(HALF_WAY, large=replace(AHEAD, plan_gpus=17)).booked() == ()
+    assert Look(HALF_WAY, large=replace(AHEAD, gpus=8, plan_gpus=16)).booked() == (PLAN,)
 
 
 def test_a_run_that_need_not_yield_is_waited_for_to_its_time_limit() -> None:
