@@ -80,6 +80,11 @@ class Scene:
                 scene.together[job.het_leader] = (*scene.together.get(job.het_leader, ()), job)
         return scene
 
+    def plan(self, planned: Mapping[str, int]) -> None:
+        """Close nodes to all but the job that each is planned for."""
+        self.planned = planned
+        self._needs.clear()
+
     def _hold(self, job: Job, *, may_be_asked: bool = True) -> None:
         """Take up a run whose room the nodes already count as allocated."""
         self.holding[job.job_id] = job

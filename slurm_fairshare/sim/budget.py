@@ -12,10 +12,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from slurm_fairshare.core import cluster
+from slurm_fairshare.core.booking import Booking, Kind
 from slurm_fairshare.core.committed import committed_by_user, counting
 from slurm_fairshare.core.contract import Contract, DebugLane, Ladder, Priority, Rung
 from slurm_fairshare.core.decisions import Outcome, Recorded
 from slurm_fairshare.core.fairshare import Ranking, Usage, rank
+from slurm_fairshare.core.guarding import planned_nodes, wanted
 from slurm_fairshare.core.headroom import most_unallocated
 from slurm_fairshare.core.large import Large
 from slurm_fairshare.core.plan import BAND, TOP_LABEL, labels
@@ -24,6 +26,7 @@ from slurm_fairshare.core.resources import Resources
 from slurm_fairshare.core.tree import Epoch, Tree, account_key
 from slurm_fairshare.core.window import Step, Weight, Window
 from slurm_fairshare.sim.engine import TIMER, Ended, Engine, Job, Policy
+from slurm_fairshare.sim.placement import Barred, Place
 from slurm_fairshare.sim.tree import tree_of
 
 IN_TEAM = (Priority.LOW, Priority.NORMAL, Priority.HIGH)
@@ -96,6 +99,7 @@ class Budget(Policy):
         self.ranking: Ranking | None = None
         self.most_unallocated: int | None = None
         self.recent: deque[Recorded] = deque()
+        self.plan: tuple[Job, Booking] | None = None
         self.jobs: dict[int, Job] = {}
         self._resources: dict[tuple[str, int, int, int], Resources] = {}
         self._contracts: dict[tuple[int, bool, int, bool], Contract] = {}
@@ -127,6 +131,45 @@ class Budget(Policy):
             self.order, self.label = order, labels(order, self.label)
         if self.knobs.headroom:
             self._keep_headroom()
+        if self.knobs.large is not None and self.knobs.large.plan_ahead:
+            self._plan_ahead(self.knobs.large, at)
+
+    def _plan_ahead(self, large: Large, at: datetime) -> None:
+        """What the daemon would have planned for the first large job. A plan that is due becomes a claim."""
+        self._keep_scene()
+        first = self._first_large(large)
+        if self.plan is None and first is None:
+            return
+        there = [self.plan[1]] if self.plan is not None else []
+        waiting = {job.number: job for job in (first, self.plan[0] if self.plan else None) if job is not None}
+        jobs = (*self.scene.holding.values(), *(self._asking(job) for job in waiting.values()))
+        picture = cluster.Picture("", at, jobs, tuple(self.scene.nodes.values()))
+        assert self.ranking is not None  # noqa: S101
+        knobs, recent = self.knobs, tuple(self.recent)
+        booked = wanted(picture, self.ranking, knobs.ladder, knobs.lane, self.rules, there, (), recent, at)
+        plan = next((one for one in booked if one.kind is Kind.PLAN), None)
+        self._book((waiting[plan.job_id], plan) if plan is not None else None)
+        for one in booked:
+            if one.kind is Kind.GUARD:
+                self.engine.take(waiting[one.job_id], self._place(waiting[one.job_id], one.nodes))
+
+    def _first_large(self, large: Large) -> Job | None:
+        for group in self.engine.waiting.order():
+            for job in group.in_order() if group.live else ():
+                if job.charged and large.is_planned(job.spec.gpus) and not job.claim:
+                    return job
+        return None
+
+    def _book(self, plan: tuple[Job, Booking] | None) -> None:
+        """Keep these nodes for this job, and no others for anybody."""
+        if plan == self.plan:
+            return
+        self.plan, self.engine.plan = plan, None
+        self.scene.plan(planned_nodes([plan[1]] if plan is not None else []))
+        if plan is not None:
+            begins = int((plan[1].start - self.origin).total_seconds())
+            self.engine.plan = Barred()
+            self.engine.plan.book((self.index[name] for name in plan[1].nodes), begins)
 
     def _in_order(self, at: datetime) -> Ranking:
         assert self.ranking is not None  # noqa: S101
@@ -235,6 +278,8 @@ class Budget(Policy):
 
     def started(self, job: Job, now: int) -> None:
         self.jobs[job.number] = job
+        if self.plan is not None and self.plan[0] is job:
+            self._book(None)
         if self.rebalances and self._scene_up == self.engine.floor.up:
             self.scene.add(self._running(job))
 
@@ -277,10 +322,14 @@ class Budget(Policy):
         return bool(found.decisions)
 
     def _claim(self, job: Job, names: tuple[str, ...], until: int) -> None:
+        if self.plan is not None and self.plan[0] is job:
+            self._book(None)
+        self.engine.claim(job, self._place(job, names), until)
+
+    def _place(self, job: Job, names: tuple[str, ...]) -> Place:
         shape = job.shape
         nodes = [self.index[name] for name in names]
-        place = (*((node, shape.each) for node in nodes[:-1]), (nodes[-1], shape.last))
-        self.engine.claim(job, place, until)
+        return (*((node, shape.each) for node in nodes[:-1]), (nodes[-1], shape.last))
 
     def _waiting(self) -> Iterator[cluster.Job]:
         """The first pending jobs of each standing in order, as far as a pass may look."""
@@ -289,6 +338,9 @@ class Budget(Policy):
         for job in list(self.engine.claims.values()):
             self._pending[job.number] = job
             yield self._asking(job)
+        if self.plan is not None and not self.plan[0].claim:
+            self._pending[self.plan[0].number] = self.plan[0]
+            yield self._asking(self.plan[0])
         most = {"lane": self.knobs.rules.lane_preemptors, "large": 2, "leaf": 3}
         for group in self.engine.waiting.order():
             if not group.live:
@@ -299,7 +351,7 @@ class Budget(Policy):
             for job in group.firsts(most[group.key[0]]):
                 if job.limited_by is not None and not self.may_start(job):
                     break
-                if job.claim:
+                if job.number in self._pending:
                     continue
                 self._pending[job.number] = job
                 yield self._asking(job)
@@ -325,6 +377,7 @@ class Budget(Policy):
                 for i, node in enumerate(self.engine.machine.nodes)
             ],
             self.knobs.ladder,
+            planned_nodes([self.plan[1]] if self.plan is not None else []),
         )
         for job in self.jobs.values():
             self.scene.add(self._running(job))

@@ -308,6 +308,8 @@ class Engine:
         """Natively preemptible runs in the order of their start."""
         self.claims: dict[int, Job] = {}
         """Pending jobs that room is being made for."""
+        self.plan: Barred | None = None
+        """Nodes planned for a large job by a reservation: whatever ends before it begins may start there."""
         self.limited: dict[Hashable, int] = {}
         self.now = 0
         self.runs = Runs()
@@ -745,7 +747,8 @@ class Engine:
             self._end_claims()
         whole = whole and policy.backfill
         stops = not whole and not (policy.backfill and policy.reservations == 0)
-        scan = _Scan(policy.reservations if whole else 0, whole=whole, stops=stops)
+        barred = self.plan.copy() if self.plan is not None else None
+        scan = _Scan(policy.reservations if whole else 0, barred, whole=whole, stops=stops)
         left = NEVER if whole else QUEUE_DEPTH
         for group in waiting.order():
             if not group.live:
@@ -805,7 +808,7 @@ class Engine:
         """A job that room was made for starts in it, or somewhere else; else it has some time to wait."""
         claim = job.claim
         self.drop_claim(job)
-        place = self.floor.room(job.shape, soft=False)
+        place = self.floor.room(job.shape, soft=False, barred=self.plan, end=self.now + job.limit)
         if place is not None:
             self._start(job, place)
             return stream.head() if stream.live else None
@@ -843,11 +846,12 @@ class Engine:
                 offered[node] = offered.get(node, 0) + gpus
             place = self.floor.room_with(shape, offered, barred, end)
             if place is not None:
-                self._take_from(job, place)
+                self.take(job, place)
                 return place
         raise AssertionError("what fits with all loose runs gone did not fit when they were taken one by one")
 
-    def _take_from(self, job: Job, place: Place) -> None:
+    def take(self, job: Job, place: Place) -> None:
+        """Preempt what is loose there, as far as the job needs it, and claim the place."""
         lacking = {node: self.floor.lacking(node, gpus) for node, gpus in place}
         gone = self.now
         for run in list(reversed(self.loose.values())):
@@ -893,11 +897,11 @@ class _Scan:
 
     __slots__ = ("barred", "dead", "dead_soft", "reservations", "stops", "whole", "wide", "wide_soft")
 
-    def __init__(self, reservations: int, *, whole: bool, stops: bool) -> None:
+    def __init__(self, reservations: int, barred: Barred | None, *, whole: bool, stops: bool) -> None:
         self.reservations = reservations
+        self.barred = barred
         self.whole = whole
         self.stops = stops
-        self.barred: Barred | None = None
         self.dead: dict[int, int] = {}
         self.dead_soft: dict[int, int] = {}
         self.wide: dict[tuple[int, int], int] = {}

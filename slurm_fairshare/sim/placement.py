@@ -8,7 +8,7 @@ what a job under contract sees: free GPUs and those of runs that are preempted a
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from slurm_fairshare.sim.jobs import Machine
 
@@ -331,6 +331,18 @@ class Barred:
         self.until: dict[int, int] = {}
         self.spare: dict[int, int] = {}
         self.latest = 0
+
+    def copy(self) -> Barred:
+        found = Barred()
+        found.mask, found.until, found.spare, found.latest = self.mask, dict(self.until), dict(self.spare), self.latest
+        return found
+
+    def book(self, nodes: Iterable[int], when: int) -> None:
+        """Keep whole nodes from a moment on."""
+        for node in nodes:
+            self.mask |= 1 << node
+            self.until[node], self.spare[node] = when, 0
+        self.latest = max(self.latest, when)
 
     def keep(self, floor: Floor, nodes: Sequence[int], when: int, each: int, step: int = 0) -> None:
         """Keep nodes from a moment on. `step`: as Slurm does, whole nodes and from the beginning of that step."""

@@ -178,6 +178,8 @@ KNOBS: Mapping[str, Callable[[Case, str], Case]] = {
     "large_after": _large,
     "large_ratio": _of_large("max_ratio", float),
     "large_gpus": _of_large("gpus", int),
+    "plan_ahead": _of_large("plan_ahead", _length),
+    "plan_gpus": _of_large("plan_gpus", int),
     "lane": _lane,
     "hysteresis": _rule("hysteresis", float),
     "hysteresis_restart": _rule("hysteresis_restart", float),

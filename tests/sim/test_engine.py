@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from slurm_fairshare.core.large import Large
 from slurm_fairshare.errors import FairshareError
 from slurm_fairshare.sim.budget import Budget, Knobs
 from slurm_fairshare.sim.engine import Ended, Job, Policy, Result, Timing, simulate
@@ -22,6 +24,7 @@ EVERY: list[Callable[[], Policy]] = [
     Fifo, FirstFit, Easy, StrictPriority, SlurmFairTree, lambda: SlurmFairTree(preempts=True), Budget,
     lambda: Budget(Knobs(pool=1)), lambda: Budget(Knobs(near=1, reservations=0)),
     lambda: Budget(Knobs(holds=False, reservations=100, tick=7)),
+    lambda: Budget(Knobs(reservations=0, large=Large(8, timedelta(minutes=10), plan_ahead=timedelta(hours=2)))),
 ]  # fmt: skip
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
+from slurm_fairshare.core.large import Large
 from slurm_fairshare.sim.budget import Budget, Knobs
 from slurm_fairshare.sim.engine import Ended, Timing
 from slurm_fairshare.sim.jobs import InTeam, JobSpec, Workload
@@ -142,3 +144,25 @@ def test_what_running_jobs_are_promised_can_count_in_the_order() -> None:
     }
     assert first[False][3] < first[False][4], "b has used more"
     assert first[True][4] < first[True][3], "a is promised more"
+
+
+def test_nodes_planned_for_a_large_job_take_only_what_ends_before() -> None:
+    """One node comes free by itself at 3501 s, the other may yield at 7201: nobody is to outlast that on the first."""
+    jobs = (
+        JobSpec(0, 0, 3500, 8, "a", min_runtime=3600),
+        JobSpec(1, 0, 50_000, 8, "a", min_runtime=7200, resumable=True),
+        JobSpec(2, 100, 5000, 16, "b", nodes=2, min_runtime=3600),
+        JobSpec(3, 200, 50_000, 8, "c", min_runtime=14_400, resumable=True),
+        JobSpec(4, 3600, 600, 8, "a", min_runtime=900, limit=900),
+    )
+    first = {}
+    for ahead in (timedelta(0), timedelta(hours=4)):
+        large = Large(16, timedelta(minutes=10), plan_ahead=ahead)
+        policy = Budget(Knobs(reservations=0, lane=None, large=large))
+        first[ahead] = list(run(Workload(jobs, {"a": 1.0, "b": 1.0, "c": 1.0}), policy, nodes=2).first_start)
+    bare, planned = first.values()
+    assert bare[3] < 3600
+    assert bare[2] > bare[3] + 14_400
+    assert planned[4] < 3610
+    assert 7201 < planned[2] < 7260
+    assert planned[3] > planned[2]
