@@ -19,8 +19,8 @@ from slurm_fairshare.sim.study import Case, scores, turn
 SEEDS = (1, 2, 3)
 WORKERS = 2
 TURNED = {
-    "near": "22", "reservations": "0", "headroom": "0.03", "patience": "30m", "large_gpus": "8",
-    "large_after": "1h", "large_ratio": "1.0", "notice": "15s",
+    "near": "22", "reservations": "0", "headroom": "0.025", "patience": "30m", "large_gpus": "8",
+    "large_after": "1h", "large_ratio": "1.0", "plan_ahead": "2h", "plan_gpus": "512", "notice": "10s",
     "count_committed": "yes",
 }  # fmt: skip
 
