@@ -280,16 +280,16 @@ class Budget(Policy):
         self.jobs[job.number] = job
         if self.plan is not None and self.plan[0] is job:
             self._book(None)
-        if self.rebalances and self._scene_up == self.engine.floor.up:
+        if self._scene_up == self.engine.floor.up:
             self.scene.add(self._running(job))
 
     def told(self, job: Job, now: int) -> None:
-        if self.rebalances and self._scene_up == self.engine.floor.up:
+        if self._scene_up == self.engine.floor.up:
             self.scene.leave(self._known(job))
 
     def ended(self, job: Job, now: int) -> None:
         del self.jobs[job.number]
-        if self.rebalances and self._scene_up == self.engine.floor.up:
+        if self._scene_up == self.engine.floor.up:
             self.scene.remove(self._known(job))
 
     def _known(self, job: Job) -> cluster.Job:

@@ -129,7 +129,8 @@ def test_headroom_is_left_by_unallocated_jobs_and_taken_by_the_next_under_contra
     assert result.preempted == 1, "and one of them has to go for the third GPU"
 
 
-def test_what_running_jobs_are_promised_can_count_in_the_order() -> None:
+@pytest.mark.parametrize("evicts", [True, False])
+def test_what_running_jobs_are_promised_can_count_in_the_order(*, evicts: bool) -> None:
     """Team a has used nothing yet and holds the node for hours; of who waits then, b goes first only if that counts."""
     jobs = (
         JobSpec(0, 0, 200, 4, "b", min_runtime=900),
@@ -139,7 +140,7 @@ def test_what_running_jobs_are_promised_can_count_in_the_order() -> None:
         JobSpec(4, 192, 100, 4, "b", min_runtime=3600),
     )
     first = {
-        counts: run(Workload(jobs, EVEN), Budget(Knobs(count_committed=counts)), nodes=1).first_start
+        counts: run(Workload(jobs, EVEN), Budget(Knobs(count_committed=counts, evicts=evicts)), nodes=1).first_start
         for counts in (False, True)
     }
     assert first[False][3] < first[False][4], "b has used more"
