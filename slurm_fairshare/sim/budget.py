@@ -238,7 +238,7 @@ class Budget(Policy):
 
     def reserves(self, job: Job) -> bool:
         if self.knobs.reserves == "all":
-            return job.charged
+            return super().reserves(job)
         return isinstance(job.group, tuple) and job.group[0] == "large" and self._below_bound(job.group[1])
 
     def timer(self, job: Job, now: int) -> None:

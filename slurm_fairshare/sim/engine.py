@@ -187,8 +187,8 @@ class Policy:
         return job.charged
 
     def reserves(self, job: Job) -> bool:
-        """Whether nodes are kept for the job when it is blocked."""
-        return job.charged
+        """Whether nodes are kept for the job when it is blocked. Slurm's does not ask whether it may be preempted."""
+        return True
 
     def may_be_kept_off(self, job: Job) -> bool:
         """Whether nodes kept for blocked jobs are kept from this one."""

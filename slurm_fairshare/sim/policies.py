@@ -98,9 +98,6 @@ class SlurmFairTree(Policy):
         job.loose = not job.charged
         job.group = (job.charged, account_key(spec.account), spec.user)
 
-    def reserves(self, job: Job) -> bool:
-        return job.charged or not self.native
-
     def priority(self, group: Hashable) -> float:
         assert isinstance(group, tuple)  # noqa: S101
         charged, account, user = group

@@ -89,6 +89,16 @@ def test_with_no_nodes_kept_the_main_scheduler_passes_over_a_hundred_blocked_job
     assert result.first_start[behind.number] == starts
 
 
+def test_nodes_are_kept_for_a_blocked_unallocated_job_too() -> None:
+    jobs = (
+        JobSpec(0, 0, 900, 4, "a", limit=1200),
+        JobSpec(1, 10, 900, 8, "a", limit=1200),
+        JobSpec(2, 20, 100, 1, "b", limit=5000),
+    )
+    result = run(Workload(jobs, EVEN), Budget(), nodes=1)
+    assert result.first_start[2] > result.first_start[1] > 900
+
+
 def test_a_new_job_has_the_last_ticks_standing_and_those_that_wait_follow_later() -> None:
     """The association's priority counts at submit; what is pending is recalculated every PriorityCalcPeriod."""
     jobs = (
