@@ -268,7 +268,7 @@ def _read(cluster: Cluster, made: Workload, begun: int) -> Outcome:
 def timing_of(delays: Delays) -> Timing:
     """The cluster's own constants (slurm.conf, and Slurm's source for the first two), and what was measured."""
     return Timing(
-        main_delay=FINE // 2,
+        main_delay=FINE,
         main_gap=3 * FINE,
         backfill=10 * FINE,
         resolution=60 * FINE,

@@ -48,8 +48,9 @@ class Timing:
     """How fast Slurm and the sidecar are, in seconds. All zero: the ideal scheduler of textbooks.
 
     `backfill` 0 means that every change is followed by a whole pass; otherwise a change is followed after
-    `main_delay` by a pass that ends at the first blocked job, but `main_gap` after the last one at the earliest, and
-    a whole pass comes every `backfill` seconds. Backfill plans in steps of `resolution`, on whole nodes.
+    `main_delay` by a pass that ends at the first blocked job (at whole ones: slurmctld looks once a second), but
+    `main_gap` after the last one at the earliest, and a whole pass comes every `backfill` seconds. Backfill plans in
+    steps of `resolution`, on whole nodes.
     `act` is how long the rebalancer needs from looking at the queue to the call that stops a run.
     `restart` is what a resumed run needs before it computes again.
     """
@@ -402,7 +403,8 @@ class Engine:
             self._urgent = False
             self._main(None, 0)
         if self._main_at < now:
-            self._main_at = max(now + timing.main_delay, self._main_at + timing.main_gap)
+            step = timing.main_delay
+            self._main_at = max(now - now % step + step if step else now, self._main_at + timing.main_gap)
             if self._main_at == now:
                 self._main(None, 0)
             else:

@@ -62,6 +62,9 @@ def test_batch_jobs_wait_for_the_main_schedulers_turn() -> None:
     jobs = tuple(JobSpec(i, at, 500, 1, "a", min_runtime=900) for i, at in enumerate((101, 103, 104, 109)))
     result = run(Workload(jobs, EVEN), Budget(), nodes=1)
     assert list(result.first_start) == [102, 105, 105, 110]
+    tenths = replace(SLURM, main_delay=10, main_gap=30, backfill=10_000)
+    jobs = tuple(JobSpec(i, at, 5000, 1, "a", min_runtime=9000) for i, at in enumerate((1013, 1018, 1031, 1099)))
+    assert list(run(Workload(jobs, EVEN), Budget(), nodes=1, timing=tenths).first_start) == [1020, 1020, 1050, 1100]
 
 
 def test_unallocated_work_is_kept_off_planned_nodes_like_any_other() -> None:
