@@ -6,8 +6,8 @@ SHELL := /bin/bash
 IN_VENV = venv=$$(tools/setup) && export PATH="$$venv/bin:$$PATH" &&
 RELEASES = bookworm trixie sid
 # A test that fails is run once more, since a busy machine can make a real Slurm, a browser or a daemon with a real clock
-# slow beyond any patience; the summary names every rerun.
-ONCE_MORE = --reruns 1 -rR
+# slow beyond any patience; the summary says why.
+ONCE_MORE = --reruns 1 -rR --rerun-show-tracebacks
 # Two workers with a cluster each: these tests wait more than they compute.
 ON_CLUSTERS = -m cluster -n 2 --dist loadfile $(ONCE_MORE)
 
