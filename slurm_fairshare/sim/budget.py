@@ -140,13 +140,12 @@ class Budget(Policy):
         first = self._first_large(large)
         if self.plan is None and first is None:
             return
-        there = [self.plan[1]] if self.plan is not None else []
         waiting = {job.number: job for job in (first, self.plan[0] if self.plan else None) if job is not None}
         jobs = (*self.scene.holding.values(), *(self._asking(job) for job in waiting.values()))
         picture = cluster.Picture("", at, jobs, tuple(self.scene.nodes.values()))
         assert self.ranking is not None  # noqa: S101
         knobs, recent = self.knobs, tuple(self.recent)
-        booked = wanted(picture, self.ranking, knobs.ladder, knobs.lane, self.rules, there, (), recent, at)
+        booked = wanted(picture, self.ranking, knobs.ladder, knobs.lane, self.rules, self._plans(), (), recent, at)
         plan = next((one for one in booked if one.kind is Kind.PLAN), None)
         self._book((waiting[plan.job_id], plan) if plan is not None else None)
         for one in booked:
@@ -165,11 +164,19 @@ class Budget(Policy):
         if plan == self.plan:
             return
         self.plan, self.engine.plan = plan, None
-        self.scene.plan(planned_nodes([plan[1]] if plan is not None else []))
+        self.scene.plan(planned_nodes(self._plans()))
         if plan is not None:
             begins = int((plan[1].start - self.origin).total_seconds())
             self.engine.plan = Barred()
             self.engine.plan.book((self.index[name] for name in plan[1].nodes), begins)
+
+    def _unplan(self, job: Job) -> None:
+        """The job starts, or has a claim: what was planned for it is not needed any more."""
+        if self.plan is not None and self.plan[0] is job:
+            self._book(None)
+
+    def _plans(self) -> list[Booking]:
+        return [self.plan[1]] if self.plan is not None else []
 
     def _in_order(self, at: datetime) -> Ranking:
         assert self.ranking is not None  # noqa: S101
@@ -278,8 +285,7 @@ class Budget(Policy):
 
     def started(self, job: Job, now: int) -> None:
         self.jobs[job.number] = job
-        if self.plan is not None and self.plan[0] is job:
-            self._book(None)
+        self._unplan(job)
         if self._scene_up == self.engine.floor.up:
             self.scene.add(self._running(job))
 
@@ -322,8 +328,7 @@ class Budget(Policy):
         return bool(found.decisions)
 
     def _claim(self, job: Job, names: tuple[str, ...], until: int) -> None:
-        if self.plan is not None and self.plan[0] is job:
-            self._book(None)
+        self._unplan(job)
         self.engine.claim(job, self._place(job, names), until)
 
     def _place(self, job: Job, names: tuple[str, ...]) -> Place:
@@ -377,7 +382,7 @@ class Budget(Policy):
                 for i, node in enumerate(self.engine.machine.nodes)
             ],
             self.knobs.ladder,
-            planned_nodes([self.plan[1]] if self.plan is not None else []),
+            planned_nodes(self._plans()),
         )
         for job in self.jobs.values():
             self.scene.add(self._running(job))

@@ -346,13 +346,9 @@ class Barred:
 
     def keep(self, floor: Floor, nodes: Sequence[int], when: int, each: int, step: int = 0) -> None:
         """Keep nodes from a moment on. `step`: as Slurm does, whole nodes and from the beginning of that step."""
-        if step:
-            when -= when % step + 1
-        for node in nodes:
-            self.mask |= 1 << node
-            self.until[node] = when
-            self.spare[node] = 0 if step else floor.spare_at(node, when, each)
-        self.latest = max(self.latest, when)
+        self.book(nodes, when - when % step - 1 if step else when)
+        if not step:
+            self.spare.update((node, floor.spare_at(node, when, each)) for node in nodes)
 
     def allows(self, node: int, each: int, end: int) -> bool:
         return end <= self.until[node] or self.spare[node] >= each
